@@ -1,0 +1,287 @@
+package budget
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"time"
+)
+
+// DefaultWindow is the window of a limit that does not name one: providers
+// publish their limits per minute.
+const DefaultWindow = time.Minute
+
+// TokenBudgetConfig describes a [TokenBudget].
+type TokenBudgetConfig struct {
+	// Burst is the capacity: how many units may be taken at once after a long
+	// silence. Defaults to Limit, one window's worth.
+	Burst int64
+	// Limit is the number of units per Window. 0 lets nothing pass.
+	Limit int64
+	// Window is the time in which Limit units are refilled. Defaults to
+	// [DefaultWindow].
+	Window time.Duration
+}
+
+func (c TokenBudgetConfig) withDefaults() (TokenBudgetConfig, error) {
+	if c.Window == 0 {
+		c.Window = DefaultWindow
+	}
+	if c.Burst == 0 {
+		c.Burst = c.Limit
+	}
+	switch {
+	case c.Limit < 0:
+		return c, fmt.Errorf("TokenBudgetConfig.Limit is %d, must not be negative", c.Limit)
+	case c.Burst < 0:
+		return c, fmt.Errorf("TokenBudgetConfig.Burst is %d, must not be negative", c.Burst)
+	case c.Window < 0:
+		return c, fmt.Errorf("TokenBudgetConfig.Window is %v, must not be negative", c.Window)
+	}
+	return c, nil
+}
+
+// TokenBudget is a token bucket in integers. It refills continuously, bursts up
+// to its capacity, and goes negative when a call used more than its estimate;
+// the debt is repaid by refill before anything else is admitted. A cost above
+// the capacity waits for a full bucket and then goes into debt, so that a call
+// larger than the bucket still runs.
+//
+// A bucket of capacity C and rate r lets at most C + r·t units pass in any time
+// t (plus one cost above the capacity). With the default burst that is up to
+// twice the limit in one window: right for a provider that enforces a bucket
+// itself, such as Anthropic. For a provider that counts fixed or sliding
+// windows use [WindowBudget], or set Limit and Burst so that
+// Burst + Limit·(Window + arrival jitter)/Window stays within its quota.
+//
+// The arithmetic is exact: the fraction of a unit that has been refilled is
+// kept as a numerator over the window in nanoseconds, so 30,000 units a minute
+// are exactly 0.5 a millisecond and a year of refills does not drift. Values up
+// to math.MaxInt64 do not overflow; a level saturates.
+//
+// TokenBudget is a [Limiter] and is not safe for concurrent use.
+type TokenBudget struct {
+	clock
+	limit  int64 // units per window, as configured
+	burst  int64 // capacity at the full limit
+	window int64 // nanoseconds
+
+	rate     int64 // limit in force
+	capacity int64 // burst in force
+	level    int64 // whole units available; negative in debt
+	part     int64 // numerator of the refilled fraction, over window; in [0, window)
+	refilled int64 // clock reading up to which level is right
+	open     int64 // sum of the holds that are not settled
+}
+
+var _ Limiter = (*TokenBudget)(nil)
+
+// NewTokenBudget returns a full bucket. The error names the field that is
+// wrong and its value.
+func NewTokenBudget(cfg TokenBudgetConfig) (*TokenBudget, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &TokenBudget{
+		limit: cfg.Limit, burst: cfg.Burst, window: int64(cfg.Window),
+		rate: cfg.Limit, capacity: cfg.Burst, level: cfg.Burst,
+	}, nil
+}
+
+// refill brings the level up to now. elapsed·rate is computed in 128 bits.
+func (b *TokenBudget) refill(now time.Time) {
+	ns := b.at(now)
+	elapsed := ns - b.refilled
+	b.refilled = ns
+	if elapsed == 0 || b.level >= b.capacity {
+		return
+	}
+	hi, lo := bits.Mul64(uint64(elapsed), uint64(b.rate))
+	lo, carry := bits.Add64(lo, uint64(b.part), 0)
+	hi += carry
+	room := uint64(b.capacity) - uint64(b.level) // exact even when level is very negative
+	if hi < uint64(b.window) {
+		units, part := bits.Div64(hi, lo, uint64(b.window))
+		if units < room {
+			b.level += int64(units)
+			b.part = int64(part)
+			return
+		}
+	}
+	b.level, b.part = b.capacity, 0 // a full bucket keeps no fraction
+}
+
+// Fits implements [Limiter].
+func (b *TokenBudget) Fits(now time.Time, cost int64) (bool, time.Time) {
+	b.refill(now)
+	if cost <= 0 {
+		return true, time.Time{}
+	}
+	need := min(cost, b.capacity)
+	if b.level >= need && b.capacity > 0 {
+		return true, time.Time{}
+	}
+	wait, ok := b.timeTo(need, b.level)
+	if !ok {
+		return false, time.Time{}
+	}
+	return false, b.time(satAdd(b.refilled, wait))
+}
+
+// timeTo is how long refilling from level to need takes, rounded up to the
+// nanosecond; false if the bucket never refills.
+func (b *TokenBudget) timeTo(need, level int64) (int64, bool) {
+	if b.rate <= 0 || b.capacity <= 0 {
+		return 0, false
+	}
+	hi, lo := bits.Mul64(uint64(need)-uint64(level), uint64(b.window))
+	lo, borrow := bits.Sub64(lo, uint64(b.part), 0)
+	hi -= borrow
+	lo, carry := bits.Add64(lo, uint64(b.rate)-1, 0)
+	hi += carry
+	if hi >= uint64(b.rate) {
+		return math.MaxInt64, true
+	}
+	q, _ := bits.Div64(hi, lo, uint64(b.rate))
+	return int64(min(q, math.MaxInt64)), true
+}
+
+// Earliest implements [Limiter].
+func (b *TokenBudget) Earliest(now time.Time, cost int64) (time.Time, bool) {
+	b.refill(now)
+	if cost <= 0 {
+		return now, true
+	}
+	need := min(cost, b.capacity)
+	level := min(satAdd(b.level, b.open), b.capacity)
+	if level >= need && b.capacity > 0 {
+		return now, true
+	}
+	wait, ok := b.timeTo(need, level)
+	if !ok {
+		return time.Time{}, false
+	}
+	return b.time(satAdd(b.refilled, wait)), true
+}
+
+// Take implements [Limiter].
+func (b *TokenBudget) Take(now time.Time, cost int64) Hold {
+	b.refill(now)
+	cost = max(cost, 0)
+	b.level = satSub(b.level, cost)
+	b.open = satAdd(b.open, cost)
+	return Hold{cost: cost}
+}
+
+// Counted implements [Limiter]; a bucket does not care.
+func (b *TokenBudget) Counted(_ time.Time, h Hold) Hold { return h }
+
+// Settle implements [Limiter]. A refund never lifts the level above the
+// capacity.
+func (b *TokenBudget) Settle(now time.Time, h Hold, actual int64) {
+	actual = max(actual, 0)
+	b.open -= h.cost
+	if actual == h.cost {
+		return
+	}
+	b.refill(now)
+	if actual > h.cost {
+		b.level = satSub(b.level, actual-h.cost)
+		return
+	}
+	if b.level = satAdd(b.level, h.cost-actual); b.level >= b.capacity {
+		b.level, b.part = b.capacity, 0
+	}
+}
+
+// Level implements [Limiter].
+func (b *TokenBudget) Level(now time.Time) int64 {
+	b.refill(now)
+	return b.level
+}
+
+// Limit implements [Limiter].
+func (b *TokenBudget) Limit() int64 { return b.limit }
+
+// Max implements [Limiter]: a cost above the capacity waits for a full bucket,
+// so any cost fits unless the limit is 0.
+func (b *TokenBudget) Max() int64 {
+	if b.limit == 0 || b.burst == 0 {
+		return 0
+	}
+	return math.MaxInt64
+}
+
+// SetLimit implements [Limiter]. The capacity changes in proportion; the level
+// is kept, but never above the new capacity.
+func (b *TokenBudget) SetLimit(now time.Time, limit int64) {
+	b.refill(now)
+	limit = max(limit, 0)
+	if b.limit > 0 {
+		b.burst = mulDiv(b.burst, limit, b.limit)
+	} else {
+		b.burst = limit
+	}
+	if limit > 0 {
+		b.burst = max(b.burst, 1)
+	}
+	b.limit = limit
+	b.inForce(limit, b.burst)
+}
+
+// Scale implements [Limiter]. Rate and capacity are scaled alike.
+func (b *TokenBudget) Scale(now time.Time, share float64) {
+	b.refill(now)
+	b.inForce(scaled(b.limit, share), scaled(b.burst, share))
+}
+
+func (b *TokenBudget) inForce(rate, capacity int64) {
+	b.rate, b.capacity = rate, capacity
+	if b.level >= capacity {
+		b.level, b.part = capacity, 0
+	}
+}
+
+// scaled is share × limit, rounded up so that a limit above 0 stays above 0.
+func scaled(limit int64, share float64) int64 {
+	if share >= 1 || limit == 0 {
+		return limit
+	}
+	if !(share > 0) {
+		return 1
+	}
+	return max(1, min(limit, int64(math.Ceil(float64(limit)*share))))
+}
+
+// mulDiv is a·b/c for non-negative values, saturating.
+func mulDiv(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi >= uint64(c) {
+		return math.MaxInt64
+	}
+	q, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(min(q, math.MaxInt64))
+}
+
+func satAdd(a, b int64) int64 {
+	switch s := a + b; {
+	case a > 0 && b > 0 && s < 0:
+		return math.MaxInt64
+	case a < 0 && b < 0 && s >= 0:
+		return math.MinInt64
+	default:
+		return s
+	}
+}
+
+func satSub(a, b int64) int64 {
+	switch s := a - b; {
+	case a >= 0 && b < 0 && s < 0:
+		return math.MaxInt64
+	case a < 0 && b > 0 && s >= 0:
+		return math.MinInt64
+	default:
+		return s
+	}
+}

@@ -1,0 +1,127 @@
+package gate
+
+import (
+	"math"
+	"time"
+
+	"github.com/headgate-go/headgate/budget"
+)
+
+// Constants of the answer to throttling; measured in simulations of clients
+// that share a quota without knowing of each other.
+const (
+	cutFactor  = 0.7                   // one cut of a rate or of the slots
+	minShare   = 0.25                  // a rate is never cut below this part of its limit
+	recovery   = 600 * time.Second     // a whole limit is regained in this time, additively
+	recoverBit = int64(recovery) / 100 // shares are looked at in steps of 1 %
+)
+
+// dim is a Dim with its state.
+type dim struct {
+	budget.Limiter
+	window time.Duration
+
+	shut   bool  // closed, or half-open after that
+	until  int64 // closed until then
+	probe  *call // the one call that is let through while half-open
+	opened int64 // when the count of closed time was last brought up to date
+	total  int64 // closed time in nanoseconds
+
+	share   float64 // part of the limit in force
+	lastCut int64   // when it was cut; -1 is never
+	looked  int64   // when share was last raised
+	queued  int64   // units that waiting calls ask for
+}
+
+// closed reports whether the budget is closed for everybody.
+func (d *dim) closed(ns int64) bool { return d.shut && ns < d.until }
+
+// CloseBudget closes a Dim for every caller until the given instant. After it
+// the Dim is half-open: it lets one call through at a time until Succeeded.
+// Closing it again can only lengthen the time.
+func (c *Core) CloseBudget(now time.Time, i int, until time.Time) {
+	ns := c.at(now)
+	d := &c.dims[i]
+	at := int64(until.Sub(c.base))
+	d.count(ns)
+	if !d.shut {
+		d.shut, d.until = true, at
+	}
+	d.until = max(d.until, at)
+	d.opened = ns
+}
+
+// count brings the total of closed time up to date.
+func (d *dim) count(ns int64) {
+	if d.shut && d.opened < d.until {
+		d.total += min(ns, d.until) - d.opened
+		d.opened = min(ns, d.until)
+	}
+}
+
+// Succeeded tells that the provider has begun to answer the call: the Dims for
+// which it was the probe open again, and a cut of the slots recovers by one
+// slot per limit's worth of successes.
+func (c *Core) Succeeded(now time.Time, id ID) {
+	k := id.running()
+	if k == nil {
+		return
+	}
+	ns := c.at(now)
+	for i := range c.dims {
+		d := &c.dims[i]
+		if d.probe == k {
+			d.count(ns)
+			d.shut, d.probe = false, nil
+		}
+	}
+	if c.share < 1 {
+		c.setShare(min(1, c.share+1/(float64(c.eff)*float64(c.limit))))
+	}
+}
+
+// Cut answers a refusal by cutting the rate of a Dim. A call that was sent
+// before the last cut has nothing new to say: a burst of refusals is one cut.
+func (c *Core) Cut(now time.Time, id ID, i int) {
+	k := id.running()
+	if k == nil {
+		return
+	}
+	ns := c.at(now)
+	d := &c.dims[i]
+	if k.flight.started <= d.lastCut {
+		return
+	}
+	d.share = max(minShare, d.share*cutFactor)
+	d.lastCut, d.looked = ns, ns
+	d.Scale(now, d.share)
+	c.rescale = min(c.rescale, ns+recoverBit)
+}
+
+// CutSlots answers an overloaded provider by cutting the slots, once per epoch
+// like Cut.
+func (c *Core) CutSlots(now time.Time, id ID) {
+	k := id.running()
+	if k == nil || k.flight.started <= c.lastCut {
+		return
+	}
+	c.lastCut = c.at(now)
+	c.setShare(math.Max(c.share*cutFactor, 1/float64(c.limit)))
+}
+
+// recover raises the shares that were cut, additively.
+func (c *Core) recover(now time.Time, ns int64) {
+	c.rescale = never
+	for i := range c.dims {
+		d := &c.dims[i]
+		if d.share >= 1 {
+			continue
+		}
+		d.share = min(1, d.share+float64(ns-d.looked)/float64(recovery))
+		d.looked = ns
+		d.Scale(now, d.share)
+		if d.share < 1 {
+			c.rescale = ns + recoverBit
+		}
+	}
+}

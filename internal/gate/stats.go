@@ -1,0 +1,90 @@
+package gate
+
+import "time"
+
+// Stats is a snapshot of a Core.
+type Stats struct {
+	Slots     int64 // limit in force
+	SlotLimit int64 // limit as configured
+	InUse     int64
+	Running   int
+	Waiting   int
+	Flows     int // that are remembered
+	Classes   []ClassStats
+	Dims      []DimStats
+}
+
+// ClassStats is a snapshot of a class.
+type ClassStats struct {
+	InUse   int64
+	Waiting int
+	Flows   int // that are active
+}
+
+// DimStats is a snapshot of a limit.
+type DimStats struct {
+	Limit  int64 // units per window, as configured
+	Share  float64
+	Level  int64 // units that could be taken now; negative in debt
+	Queued int64 // units that waiting calls ask for
+	Closed time.Duration
+	Until  time.Time // when it reopens, if it is closed
+}
+
+// Stats takes a snapshot.
+func (c *Core) Stats(now time.Time) Stats {
+	ns := c.at(now)
+	s := Stats{
+		Slots: c.eff, SlotLimit: c.limit, InUse: c.inUse, Running: c.running, Waiting: c.waiting,
+		Classes: make([]ClassStats, len(c.classes)), Dims: make([]DimStats, len(c.dims)),
+	}
+	for i := range c.classes {
+		cl := &c.classes[i]
+		s.Flows += len(cl.flows)
+		s.Classes[i] = ClassStats{InUse: cl.inUse, Waiting: cl.waiting, Flows: cl.active}
+	}
+	for i := range c.dims {
+		d := &c.dims[i]
+		d.count(ns)
+		s.Dims[i] = DimStats{
+			Limit: d.Limit(), Share: d.share, Level: d.Level(now), Queued: d.queued,
+			Closed: time.Duration(d.total),
+		}
+		if d.closed(ns) {
+			s.Dims[i].Until = c.time(d.until)
+		}
+	}
+	return s
+}
+
+// ExpectedWait estimates how long a call of these slots and costs would wait if
+// it arrived now and everybody before it went first: the longest of what the
+// slots and each limit need for the line and the call. It is a forecast, not a
+// bound: estimates may be settled lower, and a fair order may let it pass.
+func (c *Core) ExpectedWait(now time.Time, slots int32, costs []int64) time.Duration {
+	ns := c.at(now)
+	wait := 0.0
+	if over := float64(c.waitSlot + int64(slots) - (c.eff - c.inUse)); over > 0 && c.inUse > 0 {
+		wait = over / float64(c.eff) * c.holdTime
+	}
+	for i := range c.dims {
+		d := &c.dims[i]
+		if i >= len(costs) || costs[i] <= 0 {
+			continue
+		}
+		if d.closed(ns) {
+			wait = max(wait, float64(d.until-ns))
+		}
+		rate := float64(d.Limit()) * d.share / float64(d.window)
+		if deficit := float64(d.queued + costs[i] - d.Level(now)); deficit > 0 && rate > 0 {
+			wait = max(wait, deficit/rate)
+		}
+		if ok, at := d.Fits(now, costs[i]); !ok && !at.IsZero() {
+			wait = max(wait, float64(at.Sub(now)))
+		}
+	}
+	return time.Duration(min(wait, float64(never-1)))
+}
+
+// HoldTime is the moving average of the time that a call holds its slots.
+func (c *Core) HoldTime() time.Duration { return time.Duration(c.holdTime) }
