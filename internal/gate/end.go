@@ -45,7 +45,7 @@ func (c *Core) FreeSlot(now time.Time, id ID) bool {
 func (c *Core) freeSlot(ns int64, k *call) {
 	k.freed = true
 	k.flight.held = ns - k.flight.started
-	c.holdTime += (float64(k.flight.held) - c.holdTime) * holdAlpha
+	c.holdTime += (float64(max(k.flight.held, 1)) - c.holdTime) * holdAlpha
 	k.flow.class.use(c, -int64(k.slots))
 	if !c.plain {
 		c.freeCeilings(k)

@@ -261,7 +261,12 @@ func (c *Core) addService(f *flow, cl *class, qns int64) {
 func (r *rates) charge(costs []int64, slotTime float64) int64 {
 	share := slotTime * r.perSlot
 	for i, cost := range costs {
-		share = max(share, float64(cost)*r.perUnit[i])
+		if s := float64(cost) * r.perUnit[i]; s > share {
+			share = s
+		}
 	}
-	return int64(min(max(share, 1), 1<<60))
+	if share < 1 {
+		return 1
+	}
+	return int64(min(share, 1<<60))
 }
