@@ -60,6 +60,9 @@ type Dim struct {
 	Limiter budget.Limiter
 	// Window is the time in which Limiter.Limit() units may be used.
 	Window time.Duration
+	// Headroom is the part of the limit that is used at most, in (0, 1]; 0 is
+	// 1. A cost between it and the full limit fits once nothing else is held.
+	Headroom float64
 }
 
 // Spec describes a call to Enqueue.
@@ -221,7 +224,12 @@ func New(cfg Config) *Core {
 	}
 	c.dims = make([]dim, len(cfg.Dims))
 	for i := range c.dims {
-		c.dims[i] = dim{Limiter: cfg.Dims[i].Limiter, window: cfg.Dims[i].Window, share: 1, lastCut: -1}
+		c.dims[i] = dim{Limiter: cfg.Dims[i].Limiter, window: cfg.Dims[i].Window, headroom: cfg.Dims[i].Headroom, share: 1, lastCut: -1}
+		if d := &c.dims[i]; d.headroom <= 0 || d.headroom > 1 {
+			d.headroom = 1
+		} else {
+			d.Scale(time.Time{}, d.headroom)
+		}
 	}
 	c.newRates()
 	c.plain = cfg.FlowSlots <= 0 && cfg.FlowShare <= 0 && cfg.RequestSlots <= 0 && cfg.RequestShare <= 0
@@ -453,7 +461,7 @@ func (c *Core) SetLimit(now time.Time, i int, limit int64) {
 	c.at(now)
 	d := &c.dims[i]
 	d.SetLimit(now, limit)
-	d.Scale(now, d.share)
+	d.Scale(now, d.headroom*d.share)
 	c.newRates()
 	for k := range c.ceilings() {
 		k.setLimit(now, i, limit)

@@ -27,10 +27,11 @@ type dim struct {
 	opened int64 // when the count of closed time was last brought up to date
 	total  int64 // closed time in nanoseconds
 
-	share   float64 // part of the limit in force
-	lastCut int64   // when it was cut; -1 is never
-	looked  int64   // when share was last raised
-	queued  int64   // units that waiting calls ask for
+	headroom float64 // part of the limit that is used at most
+	share    float64 // part of that in force
+	lastCut  int64   // when it was cut; -1 is never
+	looked   int64   // when share was last raised
+	queued   int64   // units that waiting calls ask for
 }
 
 // closed reports whether the budget is closed for everybody.
@@ -94,7 +95,7 @@ func (c *Core) Cut(now time.Time, id ID, i int) {
 	}
 	d.share = max(minShare, d.share*cutFactor)
 	d.lastCut, d.looked = ns, ns
-	d.Scale(now, d.share)
+	d.Scale(now, d.headroom*d.share)
 	c.rescale = min(c.rescale, ns+recoverBit)
 }
 
@@ -119,7 +120,7 @@ func (c *Core) recover(now time.Time, ns int64) {
 		}
 		d.share = min(1, d.share+float64(ns-d.looked)/float64(recovery))
 		d.looked = ns
-		d.Scale(now, d.share)
+		d.Scale(now, d.headroom*d.share)
 		if d.share < 1 {
 			c.rescale = ns + recoverBit
 		}

@@ -9,7 +9,7 @@ import (
 
 func TestSmoke(t *testing.T) {
 	w, _ := budget.NewWindowBudget(budget.WindowBudgetConfig{Limit: 10})
-	c := New(Config{Classes: []Class{{Weight: 1}}, Slots: 2, Dims: []Dim{{w, time.Minute}}})
+	c := New(Config{Classes: []Class{{Weight: 1}}, Slots: 2, Dims: []Dim{{Limiter: w, Window: time.Minute}}})
 	now := time.Unix(1000, 0)
 	var ids []ID
 	for i := 0; i < 4; i++ {
@@ -32,7 +32,7 @@ func TestSmoke(t *testing.T) {
 func BenchmarkSerial(b *testing.B) {
 	r, _ := budget.NewTokenBudget(budget.TokenBudgetConfig{Limit: 1 << 40})
 	w, _ := budget.NewTokenBudget(budget.TokenBudgetConfig{Limit: 1 << 50})
-	c := New(Config{Classes: []Class{{Weight: 1}}, Slots: 1 << 30, Dims: []Dim{{r, time.Minute}, {w, time.Minute}}})
+	c := New(Config{Classes: []Class{{Weight: 1}}, Slots: 1 << 30, Dims: []Dim{{Limiter: r, Window: time.Minute}, {Limiter: w, Window: time.Minute}}})
 	now := time.Now()
 	costs := []int64{1, 1000}
 	b.ReportAllocs()

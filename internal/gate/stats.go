@@ -75,7 +75,7 @@ func (c *Core) ExpectedWait(now time.Time, slots int32, costs []int64) time.Dura
 		if d.closed(ns) {
 			wait = max(wait, float64(d.until-ns))
 		}
-		rate := float64(d.Limit()) * d.share / float64(d.window)
+		rate := float64(d.Limit()) * d.headroom * d.share / float64(d.window)
 		if deficit := float64(d.queued + costs[i] - d.Level(now)); deficit > 0 && rate > 0 {
 			wait = max(wait, deficit/rate)
 		}

@@ -1,0 +1,64 @@
+package gate
+
+// SetReady keeps a channel with a waiting call, for the shell to find its
+// waiter. A hundred thousand may wait, so it is made only for those that do.
+func (c *Core) SetReady(id ID, ready chan struct{}) {
+	if k := id.call(); k != nil {
+		k.ready = ready
+	}
+}
+
+// Cost is what the call takes from a Dim; 0 after its end.
+func (c *Core) Cost(id ID, dim int) int64 {
+	if k := id.call(); k != nil && dim >= 0 {
+		return k.costs[dim]
+	}
+	return 0
+}
+
+// Max is the largest cost that a Dim can ever admit.
+func (c *Core) Max(dim int) int64 { return c.dims[dim].Max() }
+
+// FailWaiting ends the wait of every waiting call. Each must be ended with End.
+func (c *Core) FailWaiting() []ID {
+	var ids []ID
+	fail := func(k *call) {
+		c.remove(k)
+		c.leave(k)
+		k.state = stateFailed
+		ids = append(ids, ID{k, k.gen})
+	}
+	for k := range c.waiters() {
+		fail(k)
+	}
+	return ids
+}
+
+// waiters are all calls that wait, in no particular order. The set is taken
+// before the first is handed out, so that they may be ended meanwhile.
+func (c *Core) waiters() map[*call]bool {
+	set := make(map[*call]bool, c.waiting)
+	for _, k := range c.chosen {
+		set[k] = true
+	}
+	for _, t := range c.timers.items {
+		set[t.call] = true
+	}
+	for _, r := range c.requests {
+		for k := r.parked.head; k != nil; k = k.next {
+			set[k] = true
+		}
+	}
+	for i := range c.classes {
+		cl := &c.classes[i]
+		for k := cl.shared.queue.head; k != nil; k = k.next {
+			set[k] = true
+		}
+		for _, f := range cl.flows {
+			for k := f.queue.head; k != nil; k = k.next {
+				set[k] = true
+			}
+		}
+	}
+	return set
+}

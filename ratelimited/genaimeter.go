@@ -1,0 +1,237 @@
+package ratelimited
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/headgate-go/headgate/usage"
+	"google.golang.org/genai"
+)
+
+// genaiMeter is the built-in Meter for pointers to structs that carry genai's
+// types in fields of genai's names: the requests and responses of ADK Go and of
+// genai itself. Fields are found by name and type once, when it is made.
+type genaiMeter[Req, Resp any] struct {
+	estimator usage.Estimator
+	contents  field // []*genai.Content
+	config    field // *genai.GenerateContentConfig; optional
+	usage     field // *genai.GenerateContentResponseUsageMetadata
+	content   field // *genai.Content; of ADK-like responses
+	partial   field // bool; of ADK-like responses
+	errorCode field // string; of ADK-like responses
+	candidate field // []*genai.Candidate; of genai-like responses
+}
+
+// field is where a field lies: the indexes of the embedded structs on the way,
+// and its own. Embedded pointers may be nil.
+type field []int
+
+var (
+	typeContents   = reflect.TypeFor[[]*genai.Content]()
+	typeContent    = reflect.TypeFor[*genai.Content]()
+	typeConfig     = reflect.TypeFor[*genai.GenerateContentConfig]()
+	typeUsage      = reflect.TypeFor[*genai.GenerateContentResponseUsageMetadata]()
+	typeCandidates = reflect.TypeFor[[]*genai.Candidate]()
+	typeBool       = reflect.TypeFor[bool]()
+	typeString     = reflect.TypeFor[string]()
+)
+
+func newGenAIMeter[Req, Resp any](e usage.Estimator) (*genaiMeter[Req, Resp], error) {
+	m := &genaiMeter[Req, Resp]{estimator: e}
+	req, err := structOf[Req]("request")
+	if err != nil {
+		return nil, err
+	}
+	resp, err := structOf[Resp]("response")
+	if err != nil {
+		return nil, err
+	}
+	if m.contents, err = require(req, "Contents", typeContents); err != nil {
+		return nil, err
+	}
+	if m.config, err = find(req, "Config", typeConfig); err != nil {
+		return nil, err
+	}
+	if m.usage, err = require(resp, "UsageMetadata", typeUsage); err != nil {
+		return nil, err
+	}
+	if m.candidate, err = find(resp, "Candidates", typeCandidates); err != nil || m.candidate != nil {
+		return m, err
+	}
+	if m.partial, err = find(resp, "Partial", typeBool); err != nil {
+		return nil, err
+	}
+	if m.partial == nil {
+		return nil, fmt.Errorf("ratelimited: response type %v has neither a field Candidates of type %v nor a field Partial of type bool; give a Meter with NewMetered", resp, typeCandidates)
+	}
+	if m.errorCode, err = find(resp, "ErrorCode", typeString); err != nil {
+		return nil, err
+	}
+	if m.content, err = find(resp, "Content", typeContent); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// structOf is the struct type that T points to.
+func structOf[T any](what string) (reflect.Type, error) {
+	t := reflect.TypeFor[T]()
+	if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
+		return nil, fmt.Errorf("ratelimited: %s type is %v, want a pointer to a struct; give a Meter with NewMetered", what, t)
+	}
+	return t.Elem(), nil
+}
+
+// find returns where the field is, or nil if there is none of that name. A
+// field of that name with another type is an error.
+func find(t reflect.Type, name string, want reflect.Type) (field, error) {
+	f, ok := t.FieldByName(name)
+	if !ok {
+		return nil, nil
+	}
+	if f.Type != want {
+		return nil, fmt.Errorf("ratelimited: field %v.%s is of type %v, want %v; give a Meter with NewMetered", t, name, f.Type, want)
+	}
+	return f.Index, nil
+}
+
+func require(t reflect.Type, name string, want reflect.Type) (field, error) {
+	f, err := find(t, name, want)
+	if err == nil && f == nil {
+		err = fmt.Errorf("ratelimited: type %v has no field %s of type %v; give a Meter with NewMetered", t, name, want)
+	}
+	return f, err
+}
+
+// of returns the field of v; false if it does not exist or lies behind a nil
+// embedded pointer. It does not allocate.
+func (f field) of(v reflect.Value) (reflect.Value, bool) {
+	if f == nil {
+		return v, false
+	}
+	for i, x := range f {
+		if i > 0 && v.Kind() == reflect.Pointer {
+			if v.IsNil() {
+				return v, false
+			}
+			v = v.Elem()
+		}
+		v = v.Field(x)
+	}
+	return v, true
+}
+
+// read returns the field as its type, which was checked when it was found; the
+// zero value if there is none. Unlike Interface it also reads what is promoted
+// from an unexported embedded struct, and it does not allocate.
+func read[T any](f field, v reflect.Value) (t T) {
+	if x, ok := f.of(v); ok && x.CanAddr() {
+		return *(*T)(x.Addr().UnsafePointer())
+	}
+	return t
+}
+
+// target is the struct that v points to.
+func target(v any) (reflect.Value, bool) {
+	p := reflect.ValueOf(v)
+	if !p.IsValid() || p.IsNil() {
+		return p, false
+	}
+	return p.Elem(), true
+}
+
+// Estimate implements [Meter].
+func (m *genaiMeter[Req, Resp]) Estimate(req Req) usage.Usage {
+	v, ok := target(req)
+	if !ok {
+		return m.estimator.GenAI(nil, nil)
+	}
+	return m.estimator.GenAI(read[[]*genai.Content](m.contents, v), read[*genai.GenerateContentConfig](m.config, v))
+}
+
+// Observe implements [Meter].
+func (m *genaiMeter[Req, Resp]) Observe(resp Resp) (usage.Usage, Progress) {
+	v, ok := target(resp)
+	if !ok {
+		return usage.Usage{}, More
+	}
+	progress := More
+	var candidates []*genai.Candidate
+	if m.candidate != nil {
+		candidates = read[[]*genai.Candidate](m.candidate, v)
+		progress = finished(candidates)
+	} else if !read[bool](m.partial, v) {
+		progress = Done
+		if read[string](m.errorCode, v) != "" {
+			progress = Failed
+		}
+	}
+	if u := usage.FromGenAI(read[*genai.GenerateContentResponseUsageMetadata](m.usage, v)); !u.IsZero() {
+		return u, progress
+	}
+	out := int64(0)
+	for _, c := range candidates {
+		if c != nil {
+			out += outputOf(c.Content)
+		}
+	}
+	if m.candidate == nil {
+		out = outputOf(read[*genai.Content](m.content, v))
+	}
+	if out == 0 {
+		return usage.Usage{}, progress
+	}
+	return usage.Usage{Output: out, Flags: usage.Estimated}, progress
+}
+
+// finished reports whether every candidate has a reason to have finished. A
+// response without candidates (a blocked prompt) is complete too; one that
+// carries only usage is not an end.
+func finished(candidates []*genai.Candidate) Progress {
+	done := More
+	for _, c := range candidates {
+		if c == nil {
+			continue
+		}
+		if c.FinishReason == "" || c.FinishReason == genai.FinishReasonUnspecified {
+			return More
+		}
+		done = Done
+	}
+	return done
+}
+
+// outputOf estimates the tokens of generated content.
+func outputOf(c *genai.Content) int64 {
+	if c == nil {
+		return 0
+	}
+	contents := [1]*genai.Content{c}
+	return usage.Estimator{}.GenAI(contents[:], nil).Input
+}
+
+// Clamp implements [Meter].
+func (m *genaiMeter[Req, Resp]) Clamp(req Req, maxOutput int64) (Req, bool) {
+	v, ok := target(req)
+	if !ok || m.config == nil {
+		return req, false
+	}
+	maxOutput = min(max(maxOutput, 1), 1<<31-1)
+	old := read[*genai.GenerateContentConfig](m.config, v)
+	config := &genai.GenerateContentConfig{}
+	if old != nil {
+		if old.MaxOutputTokens > 0 && int64(old.MaxOutputTokens) <= maxOutput {
+			return req, false
+		}
+		*config = *old
+	}
+	config.MaxOutputTokens = int32(maxOutput)
+	copied := reflect.New(v.Type())
+	copied.Elem().Set(v)
+	f, ok := m.config.of(copied.Elem())
+	if !ok || !f.CanSet() || len(m.config) > 1 {
+		return req, false // a config behind an embedded pointer is shared with the original
+	}
+	f.Set(reflect.ValueOf(config))
+	return copied.Interface().(Req), true
+}

@@ -1,0 +1,243 @@
+package ratelimited
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/headgate-go/headgate/retry"
+	"github.com/headgate-go/headgate/usage"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the gate's Prometheus metrics. Their labels come from bounded
+// sets only: models and agent labels up to a cap and then "other", classes,
+// outcomes, dimensions. A nil *metrics counts nothing.
+type metrics struct {
+	gate *Gate
+
+	wait      *prometheus.HistogramVec // class, agent
+	hold      prometheus.Histogram
+	refusals  *prometheus.CounterVec // class, reason
+	attempts  *prometheus.CounterVec // model, class, outcome
+	throttles *prometheus.CounterVec // class, agent
+	reserved  *prometheus.CounterVec // model
+	spent     *prometheus.CounterVec // model, basis
+	ratio     *prometheus.HistogramVec
+	oddities  *prometheus.CounterVec
+	lost      prometheus.Counter
+
+	// Children are looked up once per label set: a look-up hashes its labels.
+	waits   cache[waitKey, prometheus.Observer]
+	tries   cache[tryKey, prometheus.Counter]
+	settles cache[string, *settleMetrics]
+}
+
+type waitKey struct{ class, agent string }
+type tryKey struct {
+	model, class string
+	outcome      label
+}
+
+// settleMetrics are the children of one model.
+type settleMetrics struct {
+	reserved, reported, estimated prometheus.Counter
+	ratio                         prometheus.Observer
+}
+
+// cache holds children of metric vectors by bounded keys.
+type cache[K comparable, V any] struct {
+	mu sync.RWMutex
+	// mu guards m.
+	m map[K]V
+}
+
+func (c *cache[K, V]) get(k K, make_ func() V) V {
+	c.mu.RLock()
+	v, ok := c.m[k]
+	c.mu.RUnlock()
+	if ok {
+		return v
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.m == nil {
+		c.m = make(map[K]V)
+	}
+	if v, ok = c.m[k]; !ok {
+		v = make_()
+		c.m[k] = v
+	}
+	return v
+}
+
+// waitBuckets reach from "at once" to longer than a quota's window.
+var waitBuckets = []float64{.001, .01, .1, .5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600}
+
+// ratioBuckets lie around 1, an exact estimate.
+var ratioBuckets = []float64{.1, .25, .5, .7, .8, .9, .95, 1, 1.05, 1.1, 1.25, 1.5, 2, 4, 10}
+
+func newMetrics(g *Gate) (*metrics, error) {
+	constant := prometheus.Labels{"gate": g.cfg.Name}
+	opts := func(name, help string) prometheus.Opts {
+		return prometheus.Opts{Namespace: "headgate", Name: name, Help: help, ConstLabels: constant}
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts(opts(name, help)), labels)
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.HistogramOpts {
+		return prometheus.HistogramOpts{Namespace: "headgate", Name: name, Help: help, ConstLabels: constant, Buckets: buckets}
+	}
+	m := &metrics{
+		gate:      g,
+		wait:      prometheus.NewHistogramVec(histogram("acquire_seconds", "Time from asking for a permit to its grant.", waitBuckets), []string{"class", "agent"}),
+		hold:      prometheus.NewHistogram(histogram("slot_hold_seconds", "Time that a call held its slots.", waitBuckets)),
+		refusals:  counter("refusals_total", "Calls that were not admitted, by reason.", "class", "reason"),
+		attempts:  counter("attempts_total", "Attempts to send a call, by outcome.", "model", "class", "outcome"),
+		throttles: counter("throttles_total", "Refusals of the provider for the moment (429).", "class", "agent"),
+		reserved:  counter("reserved_tokens_total", "Tokens estimated for calls that have ended.", "model"),
+		spent:     counter("settled_tokens_total", "Tokens that ended calls were settled at; basis tells who counted them.", "model", "basis"),
+		ratio:     prometheus.NewHistogramVec(histogram("estimate_ratio", "Reported tokens divided by estimated ones; above 1 the estimate was too low.", ratioBuckets), []string{"model"}),
+		oddities:  counter("usage_oddities_total", "Usage reports that did not add up; the larger reading was taken.", "kind"),
+		lost:      prometheus.NewCounter(prometheus.CounterOpts(opts("settlements_lost_total", "Reservations that could not be settled and lapse by themselves."))),
+	}
+	for _, c := range []prometheus.Collector{m.wait, m.hold, m.refusals, m.attempts, m.throttles, m.reserved, m.spent, m.ratio, m.oddities, m.lost, newLevels(g, constant)} {
+		if err := g.cfg.Registerer.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	g.settler.failed = m.lost.Inc
+	return m, nil
+}
+
+func (m *metrics) admitted(c Call, class int, waited time.Duration) {
+	if m == nil {
+		return
+	}
+	_, agent := m.gate.learner.labels("", c.Agent)
+	name := m.gate.cfg.Classes[class].Name
+	m.waits.get(waitKey{name, agent}, func() prometheus.Observer {
+		return m.wait.WithLabelValues(name, agent)
+	}).Observe(waited.Seconds())
+}
+
+func (m *metrics) refused(class int, err error) {
+	if m == nil {
+		return
+	}
+	m.refusals.WithLabelValues(m.gate.cfg.Classes[class].Name, reasonOf(err)).Inc()
+}
+
+// reasonOf is the reason of a refusal, from a fixed list.
+func reasonOf(err error) string {
+	switch {
+	case errors.Is(err, ErrNeverFits):
+		return "never_fits"
+	case errors.Is(err, ErrLineFull):
+		return "line_full"
+	case errors.Is(err, ErrClosed):
+		return "closed"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "deadline"
+	case errors.Is(err, context.Canceled):
+		return "cancelled"
+	default:
+		return "max_wait"
+	}
+}
+
+func (m *metrics) attempt(model, class string, outcome label, held time.Duration) {
+	if m == nil {
+		return
+	}
+	m.tries.get(tryKey{model, class, outcome}, func() prometheus.Counter {
+		return m.attempts.WithLabelValues(model, class, string(outcome))
+	}).Inc()
+	m.hold.Observe(held.Seconds())
+}
+
+func (m *metrics) throttled(agent, class string, v retry.Verdict) {
+	if m == nil || v.Class != retry.Throttled {
+		return
+	}
+	m.throttles.WithLabelValues(class, agent).Inc()
+}
+
+func (m *metrics) settled(model string, reserved, actual usage.Usage) {
+	if m == nil {
+		return
+	}
+	s := m.settles.get(model, func() *settleMetrics {
+		return &settleMetrics{
+			reserved: m.reserved.WithLabelValues(model), ratio: m.ratio.WithLabelValues(model),
+			reported: m.spent.WithLabelValues(model, "reported"), estimated: m.spent.WithLabelValues(model, "estimated"),
+		}
+	})
+	s.reserved.Add(float64(reserved.Total()))
+	if actual.Has(usage.Estimated) {
+		s.estimated.Add(float64(actual.Total()))
+		return
+	}
+	s.reported.Add(float64(actual.Total()))
+	if n := reserved.Total(); n > 0 {
+		s.ratio.Observe(float64(actual.Total()) / float64(n))
+	}
+	if actual.Has(usage.Mismatch) {
+		m.oddities.WithLabelValues("mismatch").Inc()
+	}
+	if actual.Has(usage.TotalOnly) {
+		m.oddities.WithLabelValues("total_only").Inc()
+	}
+}
+
+// levels reads what a scrape needs from the gate, so that the path of a call
+// does not keep gauges.
+type levels struct {
+	gate *Gate
+
+	slots, inUse, waiting, running *prometheus.Desc
+	level, limit, share, closed    *prometheus.Desc
+}
+
+func newLevels(g *Gate, constant prometheus.Labels) *levels {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("headgate_"+name, help, labels, constant)
+	}
+	return &levels{
+		gate:    g,
+		slots:   desc("slots_limit", "Slots in force."),
+		inUse:   desc("slots_in_use", "Slots held by calls in flight.", "class"),
+		waiting: desc("waiting_calls", "Calls in line.", "class"),
+		running: desc("running_calls", "Calls in flight."),
+		level:   desc("budget_level", "Units that could be taken now; negative while an overrun is repaid.", "dimension"),
+		limit:   desc("budget_limit", "Units per window as published.", "dimension"),
+		share:   desc("budget_share", "Part of the limit in force after cuts.", "dimension"),
+		closed:  desc("budget_closed_seconds_total", "Time for which a hint of the provider closed the budget.", "dimension"),
+	}
+}
+
+func (l *levels) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{l.slots, l.inUse, l.waiting, l.running, l.level, l.limit, l.share, l.closed} {
+		ch <- d
+	}
+}
+
+func (l *levels) Collect(ch chan<- prometheus.Metric) {
+	s := l.gate.Stats()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(l.slots, float64(s.Slots))
+	gauge(l.running, float64(s.Running))
+	for _, c := range s.Classes {
+		gauge(l.inUse, float64(c.SlotsInUse), c.Name)
+		gauge(l.waiting, float64(c.Waiting), c.Name)
+	}
+	for _, d := range s.Dimensions {
+		gauge(l.level, float64(d.Level), d.Name)
+		gauge(l.limit, float64(d.Limit), d.Name)
+		gauge(l.share, d.Share, d.Name)
+		ch <- prometheus.MustNewConstMetric(l.closed, prometheus.CounterValue, d.Closed.Seconds(), d.Name)
+	}
+}
