@@ -20,6 +20,7 @@ type genaiMeter[Req, Resp any] struct {
 	partial   field // bool; of ADK-like responses
 	errorCode field // string; of ADK-like responses
 	candidate field // []*genai.Candidate; of genai-like responses
+	feedback  field // *genai.GenerateContentResponsePromptFeedback; of genai-like responses
 }
 
 // field is where a field lies: the indexes of the embedded structs on the way,
@@ -32,6 +33,7 @@ var (
 	typeConfig     = reflect.TypeFor[*genai.GenerateContentConfig]()
 	typeUsage      = reflect.TypeFor[*genai.GenerateContentResponseUsageMetadata]()
 	typeCandidates = reflect.TypeFor[[]*genai.Candidate]()
+	typeFeedback   = reflect.TypeFor[*genai.GenerateContentResponsePromptFeedback]()
 	typeBool       = reflect.TypeFor[bool]()
 	typeString     = reflect.TypeFor[string]()
 )
@@ -55,7 +57,11 @@ func newGenAIMeter[Req, Resp any](e usage.Estimator) (*genaiMeter[Req, Resp], er
 	if m.usage, err = require(resp, "UsageMetadata", typeUsage); err != nil {
 		return nil, err
 	}
-	if m.candidate, err = find(resp, "Candidates", typeCandidates); err != nil || m.candidate != nil {
+	if m.candidate, err = find(resp, "Candidates", typeCandidates); err != nil {
+		return nil, err
+	}
+	if m.candidate != nil {
+		m.feedback, err = find(resp, "PromptFeedback", typeFeedback)
 		return m, err
 	}
 	if m.partial, err = find(resp, "Partial", typeBool); err != nil {
@@ -160,6 +166,9 @@ func (m *genaiMeter[Req, Resp]) Observe(resp Resp) (usage.Usage, Progress) {
 	if m.candidate != nil {
 		candidates = read[[]*genai.Candidate](m.candidate, v)
 		progress = finished(candidates)
+		if f := read[*genai.GenerateContentResponsePromptFeedback](m.feedback, v); f != nil && f.BlockReason != "" {
+			progress = Done // a blocked prompt has no answer
+		}
 	} else if !read[bool](m.partial, v) {
 		progress = Done
 		if read[string](m.errorCode, v) != "" {
@@ -184,9 +193,8 @@ func (m *genaiMeter[Req, Resp]) Observe(resp Resp) (usage.Usage, Progress) {
 	return usage.Usage{Output: out, Flags: usage.Estimated}, progress
 }
 
-// finished reports whether every candidate has a reason to have finished. A
-// response without candidates (a blocked prompt) is complete too; one that
-// carries only usage is not an end.
+// finished reports whether every candidate of a response has a reason to have
+// finished. One that carries only usage is not an end.
 func finished(candidates []*genai.Candidate) Progress {
 	done := More
 	for _, c := range candidates {

@@ -149,6 +149,9 @@ func wrap[Req, Resp any](model Model[Req, Resp], gate *Gate, meter Meter[Req, Re
 		inner: model, gate: gate, meter: meter, opts: o, retries: true,
 		isNil: nilTest[Resp](),
 	}
+	if t, ok := model.(interface{ UsesTransport() bool }); ok && t.UsesTransport() {
+		m.opts.transport = true
+	}
 	if w, ok := model.(wrapped); ok {
 		for _, g := range w.gates() {
 			if g == gate {
