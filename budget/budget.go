@@ -31,12 +31,14 @@ import (
 // refunded), counted (the provider has surely seen it by then) and settled. An
 // implementation must accept every non-negative cost up to math.MaxInt64 and
 // must treat a negative one as 0. Times may step backwards by any amount: that
-// never creates room.
+// never creates room, and time goes on from there.
 type Limiter interface {
 	// Fits reports whether cost could be taken at now. If not, at is the
 	// earliest instant at which it will fit when nothing else is taken or
-	// settled until then. A zero at means that time alone does not help: either
-	// a settlement must come first, or the cost exceeds Max.
+	// settled until then; it is worth asking again at that instant, because a
+	// clock that was stepped back may lose time once. A zero at means that time
+	// alone does not help: either a settlement must come first, or the cost
+	// exceeds Max.
 	Fits(now time.Time, cost int64) (ok bool, at time.Time)
 
 	// Earliest is the instant before which cost cannot fit even if every open
@@ -45,7 +47,7 @@ type Limiter interface {
 	Earliest(now time.Time, cost int64) (at time.Time, ok bool)
 
 	// Take takes cost whether it fits or not and returns the hold for it. Every
-	// hold must be settled exactly once.
+	// hold must be settled exactly once, and not be used after that.
 	Take(now time.Time, cost int64) Hold
 
 	// Counted tells that the provider has counted the hold by now at the
@@ -68,7 +70,7 @@ type Limiter interface {
 	Max() int64
 
 	// SetLimit changes the number of units per window; negative counts as 0.
-	// What is used already stays used.
+	// What is used already stays used. A scale that was in force ends.
 	SetLimit(now time.Time, limit int64)
 
 	// Scale makes share × Limit, with share in (0, 1], the limit in force, for
@@ -82,7 +84,7 @@ type Limiter interface {
 // Hold holds nothing. A Hold belongs to the limiter that made it.
 type Hold struct {
 	cost int64
-	cell int64 // WindowBudget: 1 + the cell that it was counted in; 0 while outside the ring
+	mark int64 // TokenBudget: of its charge. WindowBudget: 1 + the cell that it was counted in; 0 while outside the ring
 }
 
 // Cost is the number of units held.

@@ -47,31 +47,43 @@ func (c TokenBudgetConfig) withDefaults() (TokenBudgetConfig, error) {
 // the capacity waits for a full bucket and then goes into debt, so that a call
 // larger than the bucket still runs.
 //
+// A refund is exact: afterwards the level is what it would be had the smaller
+// cost been taken in the first place. The refill that would have flowed over a
+// full bucket in the meantime does not come back with it, however late it
+// arrives. An overrun is taken when it becomes known.
+//
 // A bucket of capacity C and rate r lets at most C + r·t units pass in any time
-// t (plus one cost above the capacity). With the default burst that is up to
-// twice the limit in one window: right for a provider that enforces a bucket
-// itself, such as Anthropic. For a provider that counts fixed or sliding
-// windows use [WindowBudget], or set Limit and Burst so that
-// Burst + Limit·(Window + arrival jitter)/Window stays within its quota.
+// t (plus one cost above the capacity, and what calls use above their
+// estimates). With the default burst that is up to twice the limit in one
+// window: right for a provider that enforces a bucket itself, such as Anthropic.
+// For a provider that counts fixed or sliding windows use [WindowBudget], or set
+// Limit and Burst so that Burst + Limit·(Window + delay)/Window stays within its
+// quota, where delay is the longest time from the taking of a cost until the
+// provider counts it.
 //
 // The arithmetic is exact: the fraction of a unit that has been refilled is
 // kept as a numerator over the window in nanoseconds, so 30,000 units a minute
 // are exactly 0.5 a millisecond and a year of refills does not drift. Values up
-// to math.MaxInt64 do not overflow; a level saturates.
+// to math.MaxInt64 do not overflow: what would take the level or the open holds
+// beyond 64 bits is not booked.
 //
 // TokenBudget is a [Limiter] and is not safe for concurrent use.
 type TokenBudget struct {
 	clock
-	limit  int64 // units per window, as configured
-	burst  int64 // capacity at the full limit
-	window int64 // nanoseconds
+	made   TokenBudgetConfig // as built: the proportion of Burst to Limit
+	limit  int64             // units per window
+	burst  int64             // capacity at the full limit
+	window int64             // nanoseconds
 
 	rate     int64 // limit in force
 	capacity int64 // burst in force
 	level    int64 // whole units available; negative in debt
 	part     int64 // numerator of the refilled fraction, over window; in [0, window)
-	refilled int64 // clock reading up to which level is right
 	open     int64 // sum of the holds that are not settled
+
+	// missing says what the bucket lacks to be full: in sum,
+	// (capacity − level)·window − part.
+	missing charges
 }
 
 var _ Limiter = (*TokenBudget)(nil)
@@ -83,33 +95,62 @@ func NewTokenBudget(cfg TokenBudgetConfig) (*TokenBudget, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &TokenBudget{
-		limit: cfg.Limit, burst: cfg.Burst, window: int64(cfg.Window),
-		rate: cfg.Limit, capacity: cfg.Burst, level: cfg.Burst,
-	}, nil
+	b := &TokenBudget{made: cfg, window: int64(cfg.Window)}
+	b.limit, b.burst = cfg.Limit, cfg.burstAt(cfg.Limit)
+	b.rate, b.capacity, b.level = b.limit, b.burst, b.burst
+	return b, nil
 }
 
-// refill brings the level up to now. elapsed·rate is computed in 128 bits.
+// burstAt is the capacity at a limit, in the proportion of the configuration. A
+// limit above 0 has at least 1.
+func (c TokenBudgetConfig) burstAt(limit int64) int64 {
+	switch {
+	case limit == 0:
+		return 0
+	case c.Limit > 0:
+		return max(1, mulDiv(c.Burst, limit, c.Limit))
+	case c.Burst > 0:
+		return c.Burst
+	default:
+		return limit
+	}
+}
+
+// refill brings the level up to now.
 func (b *TokenBudget) refill(now time.Time) {
-	ns := b.at(now)
-	elapsed := ns - b.refilled
-	b.refilled = ns
+	if !b.same(now) {
+		b.refillTo(now)
+	}
+}
+
+// refillTo computes elapsed·rate in 128 bits.
+func (b *TokenBudget) refillTo(now time.Time) {
+	elapsed := b.elapsed(now)
 	if elapsed == 0 || b.level >= b.capacity {
 		return
 	}
 	hi, lo := bits.Mul64(uint64(elapsed), uint64(b.rate))
-	lo, carry := bits.Add64(lo, uint64(b.part), 0)
-	hi += carry
-	room := uint64(b.capacity) - uint64(b.level) // exact even when level is very negative
-	if hi < uint64(b.window) {
-		units, part := bits.Div64(hi, lo, uint64(b.window))
-		if units < room {
+	sum, carry := bits.Add64(lo, uint64(b.part), 0)
+	if top := hi + carry; top < uint64(b.window) {
+		units, part := bits.Div64(top, sum, uint64(b.window))
+		if units < b.room() {
 			b.level += int64(units)
 			b.part = int64(part)
+			b.missing.refill(hi, lo)
 			return
 		}
 	}
-	b.level, b.part = b.capacity, 0 // a full bucket keeps no fraction
+	b.fill()
+}
+
+// room is what the bucket lacks to be full, in units; exact even when the level
+// is very negative.
+func (b *TokenBudget) room() uint64 { return uint64(b.capacity) - uint64(b.level) }
+
+// fill makes the bucket full. A full bucket keeps no fraction.
+func (b *TokenBudget) fill() {
+	b.level, b.part = b.capacity, 0
+	b.missing.clear()
 }
 
 // Fits implements [Limiter].
@@ -126,7 +167,7 @@ func (b *TokenBudget) Fits(now time.Time, cost int64) (bool, time.Time) {
 	if !ok {
 		return false, time.Time{}
 	}
-	return false, b.time(satAdd(b.refilled, wait))
+	return false, b.after(wait)
 }
 
 // timeTo is how long refilling from level to need takes, rounded up to the
@@ -162,37 +203,68 @@ func (b *TokenBudget) Earliest(now time.Time, cost int64) (time.Time, bool) {
 	if !ok {
 		return time.Time{}, false
 	}
-	return b.time(satAdd(b.refilled, wait)), true
+	return b.after(wait), true
 }
 
 // Take implements [Limiter].
 func (b *TokenBudget) Take(now time.Time, cost int64) Hold {
 	b.refill(now)
-	cost = max(cost, 0)
-	b.level = satSub(b.level, cost)
-	b.open = satAdd(b.open, cost)
-	return Hold{cost: cost}
+	cost = b.bookable(min(cost, math.MaxInt64-b.open))
+	if cost == 0 {
+		return Hold{}
+	}
+	b.open += cost
+	return Hold{cost: cost, mark: b.charge(cost, 1)}
+}
+
+// bookable is the part of cost that the level can still take without overflow.
+func (b *TokenBudget) bookable(cost int64) int64 {
+	if b.level >= 0 {
+		return max(cost, 0)
+	}
+	return max(min(cost, b.level-math.MinInt64), 0)
+}
+
+// charge lowers the level by a positive amount, for so many holds (0 or 1).
+func (b *TokenBudget) charge(units int64, holds int) int64 {
+	b.level -= units
+	hi, lo := bits.Mul64(uint64(units), uint64(b.window))
+	return b.missing.add(hi, lo, holds)
 }
 
 // Counted implements [Limiter]; a bucket does not care.
 func (b *TokenBudget) Counted(_ time.Time, h Hold) Hold { return h }
 
-// Settle implements [Limiter]. A refund never lifts the level above the
-// capacity.
+// Settle implements [Limiter].
 func (b *TokenBudget) Settle(now time.Time, h Hold, actual int64) {
 	actual = max(actual, 0)
-	b.open -= h.cost
-	if actual == h.cost {
+	if actual != h.cost {
+		b.refill(now)
+	}
+	if h.cost > 0 {
+		b.open -= h.cost
+		b.refund(h.mark, max(h.cost-actual, 0))
+	}
+	if over := b.bookable(actual - h.cost); over > 0 {
+		b.charge(over, 0)
+	}
+}
+
+// refund ends the hold with the given mark and raises the level by units, as
+// far as refill has not done so already.
+func (b *TokenBudget) refund(mark, units int64) {
+	hi, lo := bits.Mul64(uint64(units), uint64(b.window))
+	leftHi, leftLo := b.missing.settle(mark, hi, lo)
+	if leftHi|leftLo == 0 {
+		b.level += units
 		return
 	}
-	b.refill(now)
-	if actual > h.cost {
-		b.level = satSub(b.level, actual-h.cost)
-		return
-	}
-	if b.level = satAdd(b.level, h.cost-actual); b.level >= b.capacity {
-		b.level, b.part = b.capacity, 0
-	}
+	lo, borrow := bits.Sub64(lo, leftLo, 0)
+	hi -= leftHi + borrow
+	lo, carry := bits.Add64(lo, uint64(b.part), 0)
+	raised, part := bits.Div64(hi+carry, lo, uint64(b.window))
+	b.level += int64(raised)
+	b.part = int64(part)
 }
 
 // Level implements [Limiter].
@@ -214,36 +286,34 @@ func (b *TokenBudget) Max() int64 {
 }
 
 // SetLimit implements [Limiter]. The capacity changes in proportion; the level
-// is kept, but never above the new capacity.
+// is kept, but never above the new capacity. A scale that was in force ends.
 func (b *TokenBudget) SetLimit(now time.Time, limit int64) {
-	b.refill(now)
-	limit = max(limit, 0)
-	if b.limit > 0 {
-		b.burst = mulDiv(b.burst, limit, b.limit)
-	} else {
-		b.burst = limit
-	}
-	if limit > 0 {
-		b.burst = max(b.burst, 1)
-	}
-	b.limit = limit
-	b.inForce(limit, b.burst)
+	b.limit = max(limit, 0)
+	b.burst = b.made.burstAt(b.limit)
+	b.inForce(now, b.limit, b.burst)
 }
 
 // Scale implements [Limiter]. Rate and capacity are scaled alike.
 func (b *TokenBudget) Scale(now time.Time, share float64) {
-	b.refill(now)
-	b.inForce(scaled(b.limit, share), scaled(b.burst, share))
+	b.inForce(now, scaled(b.limit, share), scaled(b.burst, share))
 }
 
-func (b *TokenBudget) inForce(rate, capacity int64) {
+func (b *TokenBudget) inForce(now time.Time, rate, capacity int64) {
+	b.refill(now)
+	old := b.capacity
 	b.rate, b.capacity = rate, capacity
-	if b.level >= capacity {
-		b.level, b.part = capacity, 0
+	switch {
+	case b.level >= capacity:
+		b.fill()
+	case capacity < old:
+		b.missing.refill(bits.Mul64(uint64(old-capacity), uint64(b.window)))
+	case capacity > old:
+		hi, lo := bits.Mul64(uint64(capacity-old), uint64(b.window))
+		b.missing.add(hi, lo, 0)
 	}
 }
 
-// scaled is share × limit, rounded up so that a limit above 0 stays above 0.
+// scaled is share × limit to the nearest unit; a limit above 0 stays above 0.
 func scaled(limit int64, share float64) int64 {
 	if share >= 1 || limit == 0 {
 		return limit
@@ -251,7 +321,7 @@ func scaled(limit int64, share float64) int64 {
 	if !(share > 0) {
 		return 1
 	}
-	return max(1, min(limit, int64(math.Ceil(float64(limit)*share))))
+	return max(1, min(limit, int64(math.Round(float64(limit)*share))))
 }
 
 // mulDiv is a·b/c for non-negative values, saturating.

@@ -75,10 +75,10 @@ type WindowBudget struct {
 	inUse int64 // limit in force, after scaling
 
 	cell  int64  // width of a cell in nanoseconds
+	into  uint64 // nanoseconds since the current cell began, below cell
 	cells []cell // one more than fit in the window
-	cur   int64  // number of the current cell since the clock's base
+	cur   int64  // number of the current cell; a pause longer than the ring counts as one ring
 	slot  int    // cur modulo len(cells)
-	edge  int64  // clock reading at which the current cell ends
 
 	counted int64 // sum of used over the cells
 	outside int64 // held, and perhaps not counted by the provider yet
@@ -99,30 +99,37 @@ func NewWindowBudget(cfg WindowBudgetConfig) (*WindowBudget, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := (cfg.Window + cfg.Cell - 1) / cfg.Cell
+	n := (cfg.Window-1)/cfg.Cell + 1 // rounded up
 	return &WindowBudget{
 		limit: cfg.Limit, inUse: cfg.Limit,
-		cell: int64(cfg.Cell), cells: make([]cell, n+1), edge: int64(cfg.Cell),
+		cell: int64(cfg.Cell), cells: make([]cell, n+1),
 	}, nil
 }
 
-// advance drops the cells that have left the window.
+// advance brings the ring up to now.
 func (w *WindowBudget) advance(now time.Time) {
-	ns := w.at(now)
-	if ns < w.edge {
+	if !w.same(now) {
+		w.advanceTo(now)
+	}
+}
+
+// advanceTo drops the cells that have left the window.
+func (w *WindowBudget) advanceTo(now time.Time) {
+	w.into += uint64(w.elapsed(now))
+	if w.into < uint64(w.cell) {
 		return
 	}
-	cur := ns / w.cell
-	for range min(cur-w.cur, int64(len(w.cells))) {
+	n := int64(len(w.cells))
+	steps := min(int64(w.into/uint64(w.cell)), n)
+	w.into %= uint64(w.cell)
+	w.cur += steps
+	for range steps {
 		if w.slot++; w.slot == len(w.cells) {
 			w.slot = 0
 		}
 		w.counted -= w.cells[w.slot].used
 		w.cells[w.slot] = cell{}
 	}
-	w.cur = cur
-	w.slot = int(cur % int64(len(w.cells)))
-	w.edge = (cur + 1) * w.cell
 }
 
 // used is everything on the books.
@@ -141,14 +148,14 @@ func (w *WindowBudget) Fits(now time.Time, cost int64) (bool, time.Time) {
 		return true, time.Time{}
 	}
 	used := w.used()
-	if ns, ok := w.whenFits(cost, used, func(c cell) int64 { return c.used }); ok {
-		return false, w.time(ns)
+	if wait, ok := w.whenFits(cost, used, func(c cell) int64 { return c.used }); ok {
+		return false, w.after(wait)
 	}
 	return false, time.Time{}
 }
 
-// whenFits walks the cells from the oldest on until enough of them have left
-// the window.
+// whenFits is how long it takes until enough cells have left the window, from
+// the oldest on; false if that does not help.
 func (w *WindowBudget) whenFits(cost, used int64, in func(cell) int64) (int64, bool) {
 	n := int64(len(w.cells))
 	for i := int64(1); i <= n; i++ {
@@ -157,7 +164,7 @@ func (w *WindowBudget) whenFits(cost, used int64, in func(cell) int64) (int64, b
 			continue
 		}
 		if used -= c; w.fits(cost, used) {
-			return (w.cur + i) * w.cell, true // cell cur-n+i leaves n cells after it began
+			return mulDiv(i, w.cell, 1) - int64(w.into), true // the i-th oldest leaves i cells after the current one began
 		}
 	}
 	return 0, false
@@ -179,8 +186,8 @@ func (w *WindowBudget) Earliest(now time.Time, cost int64) (time.Time, bool) {
 	if w.fits(cost, used) {
 		return now, true
 	}
-	ns, ok := w.whenFits(cost, used, func(c cell) int64 { return c.used - c.open })
-	return w.time(ns), ok
+	wait, ok := w.whenFits(cost, used, func(c cell) int64 { return c.used - c.open })
+	return w.after(wait), ok
 }
 
 // Take implements [Limiter].
@@ -198,40 +205,48 @@ func (w *WindowBudget) bookable(cost int64) int64 {
 
 // Counted implements [Limiter].
 func (w *WindowBudget) Counted(now time.Time, h Hold) Hold {
-	if h.cell != 0 || h.cost == 0 {
+	if h.mark != 0 || h.cost == 0 {
 		return h
 	}
 	w.advance(now)
+	return w.count(h)
+}
+
+// count moves a hold from outside into the current cell.
+func (w *WindowBudget) count(h Hold) Hold {
 	w.outside -= h.cost
+	w.counted += h.cost
 	c := &w.cells[w.slot]
 	c.used += h.cost
 	c.open += h.cost
-	w.counted += h.cost
-	h.cell = w.cur + 1
+	h.mark = w.cur + 1
 	return h
 }
 
 // Settle implements [Limiter].
 func (w *WindowBudget) Settle(now time.Time, h Hold, actual int64) {
 	actual = max(actual, 0)
-	if actual == 0 && h.cell == 0 { // refunded before it was counted
+	if actual == 0 && h.mark == 0 { // refunded before it was counted
 		w.outside -= h.cost
 		return
 	}
-	h = w.Counted(now, h)
 	w.advance(now)
-	cur := &w.cells[w.slot]
-	if h.cost > 0 && w.cur-(h.cell-1) < int64(len(w.cells)) { // its cell is still in the ring
-		c := &w.cells[(h.cell-1)%int64(len(w.cells))]
-		c.open -= h.cost
-		if actual < h.cost {
-			c.used -= h.cost - actual
-			w.counted -= h.cost - actual
+	if h.cost > 0 {
+		if h.mark == 0 {
+			h = w.count(h)
+		}
+		if n := int64(len(w.cells)); w.cur-(h.mark-1) < n { // its cell is still in the ring
+			c := &w.cells[(h.mark-1)%n]
+			c.open -= h.cost
+			if actual < h.cost {
+				c.used -= h.cost - actual
+				w.counted -= h.cost - actual
+			}
 		}
 	}
 	if actual > h.cost {
 		over := w.bookable(actual - h.cost)
-		cur.used += over
+		w.cells[w.slot].used += over
 		w.counted += over
 	}
 }
