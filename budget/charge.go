@@ -80,6 +80,10 @@ func (c *charges) settle(mark int64, hi, lo uint64) (leftHi, leftLo uint64) {
 	if i < c.head {
 		return hi, lo
 	}
+	if i == len(c.list)-1 && hi|lo == 0 { // settled at what was held, as the newest
+		c.list[i].holds--
+		return 0, 0
+	}
 	c.list[i].holds--
 	j, holds := i, 0
 	for ; j >= c.head && hi|lo != 0; j-- {

@@ -29,22 +29,14 @@ type clock struct {
 	base  time.Time
 	last  int64 // the latest instant that counted, in nanoseconds after base
 	until int64 // readings below it need no more than a subtraction; 0 before the first one
-	seen  time.Time
 
 	stepped bool
 	peak    time.Time // if stepped: the latest instant before the step backwards
 	counted int64     // if stepped: nanoseconds counted between the step and base
 }
 
-// same reports whether now is what elapsed was asked last, so that it would
-// return 0. A gate asks a limiter several times at one instant, and this much is
-// inlined. The representation is compared: instants that are equal otherwise
-// only take the longer way.
-func (c *clock) same(now time.Time) bool { return now == c.seen && c.until != 0 }
-
 // elapsed returns the nanoseconds that have passed since the previous call.
 func (c *clock) elapsed(now time.Time) int64 {
-	c.seen = now
 	if ns := int64(now.Sub(c.base)); ns >= c.last && ns < c.until {
 		d := ns - c.last
 		c.last = ns

@@ -116,31 +116,23 @@ func (c TokenBudgetConfig) burstAt(limit int64) int64 {
 	}
 }
 
-// refill brings the level up to now.
+// refill brings the level up to now. elapsed·rate is computed in 128 bits.
 func (b *TokenBudget) refill(now time.Time) {
-	if !b.same(now) {
-		b.refillTo(now)
-	}
-}
-
-// refillTo computes elapsed·rate in 128 bits.
-func (b *TokenBudget) refillTo(now time.Time) {
 	elapsed := b.elapsed(now)
 	if elapsed == 0 || b.level >= b.capacity {
 		return
 	}
 	hi, lo := bits.Mul64(uint64(elapsed), uint64(b.rate))
 	sum, carry := bits.Add64(lo, uint64(b.part), 0)
-	if top := hi + carry; top < uint64(b.window) {
-		units, part := bits.Div64(top, sum, uint64(b.window))
-		if units < b.room() {
-			b.level += int64(units)
-			b.part = int64(part)
-			b.missing.refill(hi, lo)
-			return
-		}
+	hiSum := hi + carry
+	if needHi, needLo := bits.Mul64(b.room(), uint64(b.window)); hiSum > needHi || hiSum == needHi && sum >= needLo {
+		b.fill() // the common case of a bucket that seldom binds, without a division
+		return
 	}
-	b.fill()
+	units, part := bits.Div64(hiSum, sum, uint64(b.window))
+	b.level += int64(units)
+	b.part = int64(part)
+	b.missing.refill(hi, lo)
 }
 
 // room is what the bucket lacks to be full, in units; exact even when the level
@@ -209,12 +201,26 @@ func (b *TokenBudget) Earliest(now time.Time, cost int64) (time.Time, bool) {
 // Take implements [Limiter].
 func (b *TokenBudget) Take(now time.Time, cost int64) Hold {
 	b.refill(now)
+	return b.take(cost)
+}
+
+func (b *TokenBudget) take(cost int64) Hold {
 	cost = b.bookable(min(cost, math.MaxInt64-b.open))
 	if cost == 0 {
 		return Hold{}
 	}
 	b.open += cost
 	return Hold{cost: cost, mark: b.charge(cost, 1)}
+}
+
+// TryTake is Fits and Take in one step: it takes cost if it fits now. It does
+// what a gate does for most calls, at about the price of one of the two.
+func (b *TokenBudget) TryTake(now time.Time, cost int64) (Hold, bool) {
+	b.refill(now)
+	if cost > 0 && (b.level < min(cost, b.capacity) || b.capacity <= 0) {
+		return Hold{}, false
+	}
+	return b.take(cost), true
 }
 
 // bookable is the part of cost that the level can still take without overflow.
@@ -238,9 +244,14 @@ func (b *TokenBudget) Counted(_ time.Time, h Hold) Hold { return h }
 // Settle implements [Limiter].
 func (b *TokenBudget) Settle(now time.Time, h Hold, actual int64) {
 	actual = max(actual, 0)
-	if actual != h.cost {
-		b.refill(now)
+	if actual == h.cost {
+		if h.cost > 0 {
+			b.open -= h.cost
+			b.missing.settle(h.mark, 0, 0)
+		}
+		return
 	}
+	b.refill(now)
 	if h.cost > 0 {
 		b.open -= h.cost
 		b.refund(h.mark, max(h.cost-actual, 0))

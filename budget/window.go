@@ -106,15 +106,9 @@ func NewWindowBudget(cfg WindowBudgetConfig) (*WindowBudget, error) {
 	}, nil
 }
 
-// advance brings the ring up to now.
+// advance brings the ring up to now: it drops the cells that have left the
+// window.
 func (w *WindowBudget) advance(now time.Time) {
-	if !w.same(now) {
-		w.advanceTo(now)
-	}
-}
-
-// advanceTo drops the cells that have left the window.
-func (w *WindowBudget) advanceTo(now time.Time) {
 	w.into += uint64(w.elapsed(now))
 	if w.into < uint64(w.cell) {
 		return
@@ -196,6 +190,17 @@ func (w *WindowBudget) Take(now time.Time, cost int64) Hold {
 	cost = w.bookable(max(cost, 0))
 	w.outside += cost
 	return Hold{cost: cost}
+}
+
+// TryTake is Fits and Take in one step: it takes cost if it fits now.
+func (w *WindowBudget) TryTake(now time.Time, cost int64) (Hold, bool) {
+	w.advance(now)
+	if cost > 0 && !w.fits(cost, w.used()) {
+		return Hold{}, false
+	}
+	cost = w.bookable(max(cost, 0))
+	w.outside += cost
+	return Hold{cost: cost}, true
 }
 
 // bookable is the part of cost that the books can still take without overflow.

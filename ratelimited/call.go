@@ -3,10 +3,10 @@ package ratelimited
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
-	"github.com/headgate-go/headgate/budget"
 	"github.com/headgate-go/headgate/internal/gate"
 	"github.com/headgate-go/headgate/retry"
 	"github.com/headgate-go/headgate/usage"
@@ -16,72 +16,94 @@ import (
 // modelCall is one range over GenerateContent's sequence, from its estimate to
 // its end. The consumer's goroutine drives it; the end of the context may reach
 // it from another one, which is why there is a lock.
+//
+// The lock is only held to look at fields and to change them, and to tell the
+// gate something. Whoever ends the call, or books something, decides so under
+// the lock and acts after it: the model, the meter, the budgets and the
+// functions of the profile are other people's code.
 type modelCall[Req, Resp any] struct {
 	m      *RateLimitedModel[Req, Resp]
 	ctx    context.Context
 	stream bool
 	yield  func(Resp, error) bool
 
-	call      Call        // with the estimate that is held
-	raw       usage.Usage // the estimate before it was corrected by what was learned
-	model     string      // label, bounded
-	agent     string      // label, bounded
-	since     time.Time   // when it entered the line
-	deadline  time.Time   // when it must have left it for good; zero is never
-	byContext bool        // the deadline is the context's
-	attempts  int
-	stopped   bool // the consumer wants no more
-	written   *time.Timer
+	// What follows belongs to the consumer's goroutine, or is fixed before the
+	// call can end from elsewhere.
+
+	request         // with the estimate that is held
+	model    string // label, bounded
+	agent    string // label, bounded
+	permit   Permit
+	accounts []account // of the customer budgets
+	entered  bool      // the gate was told that reservations may be open
+	stopped  bool      // the consumer wants no more
+	returned bool      // the model's sequence has come to its end
 
 	mu sync.Mutex
-	// mu guards all that follows.
-	permit   Permit
-	granted  bool // the permit is held: the call is not in line
-	started  time.Time
-	heldFor  time.Duration // how long the slot was held, once it is back
-	held     []budget.Reservation
-	seen     usage.Usage // maximum of the reports
-	output   int64       // estimated output of the items without a report
-	items    int         // that the model has answered
-	answered bool        // the answer is complete
-	settled  usage.Usage // what was settled when the answer was complete
-	verdict  retry.Verdict
-	refused  bool  // the provider refused the last attempt, before an item
-	sent     bool  // an attempt was begun and its end is not known to be "not sent"
-	over     bool  // the end was booked
-	result   label // outcome of the last attempt
+	// mu guards all that follows. The consumer's goroutine alone changes what is
+	// not marked otherwise, and may read that without the lock.
+	phase    phase // changed by whoever ends the call
+	attempts int
+	started  time.Time     // when the permit was granted
+	heldFor  time.Duration // how long the slot was held, once the answer is complete
+	seen     usage.Usage   // maximum of the reports
+	output   int64         // estimated output of the items without a report
+	items    int           // that the model has answered
+	answered Progress      // More until an item completed the answer
+	settled  usage.Usage   // what was settled when the answer was complete
+	booked   bool          // the reservations were settled, too
+	refused  bool          // the provider refused the last attempt, before an item
+	sent     bool          // an attempt was begun and its end is not known to be "not sent"
+	outcome  label         // of the attempt, where an error has told it
+	charged  usage.Usage   // what an abandoned call was charged; set by whoever ended it
+	paid     bool          // that was booked; likewise
+	wait     chan struct{} // closed when it is, if the consumer waits for it
+	written  *time.Timer   // set and stopped by the HTTP client's goroutine, too
 }
+
+// phase is where a call stands.
+type phase uint8
+
+const (
+	inLine    phase = iota // or before it: it holds no permit
+	granted                // it holds one
+	abandoned              // its context's end has ended it; the consumer has not
+	over                   // it was ended
+)
 
 // run makes the call.
 func (c *modelCall[Req, Resp]) run(req Req) {
 	m, g := c.m, c.m.gate
-	var zero Resp
-	if c.ctx.Done() != nil && c.ctx.Err() != nil {
-		c.yield(zero, &WaitError{Err: contextError(c.ctx)})
-		return
-	}
 	c.raw = m.meter.Estimate(req)
-	c.call = Call{Model: m.inner.Name(), Slots: m.opts.slots}
-	maxWait := g.fill(c.ctx, &c.call)
-	if c.call.Class == "" {
-		c.call.Class = g.cfg.Classes[0].Name
-	}
-	c.model, c.agent = g.learner.labels(c.call.Model, c.call.Agent)
-	c.call.Usage = g.admissible(c.raw, g.learner.estimate(c.model, c.agent, c.raw))
-	c.since = g.now()
-	c.deadline, c.byContext = g.deadline(c.ctx, c.since, maxWait)
+	name := m.inner.Name()
+	c.Slots = m.opts.slots
+	maxWait := g.fill(c.ctx, &c.Call)
+	c.model, c.agent = g.learner.labels(name, c.Agent)
+	c.Usage = g.learner.estimate(c.model, c.agent, c.raw)
 
-	defer c.finish()
-	if err := c.reserve(); err != nil {
-		c.yield(zero, err)
+	defer c.leave()
+	if err := g.resolve(&c.request); err != nil {
+		c.fail(err)
 		return
 	}
-	permit, err := g.Acquire(c.ctx, c.call)
+	var err error
+	if c.ctx.Done() != nil && c.ctx.Err() != nil {
+		err = &WaitError{Err: contextError(c.ctx)}
+	} else {
+		err = c.reserve(name)
+	}
+	if err == nil {
+		g.begin(c.ctx, &c.request, maxWait)
+		c.permit, err = g.acquire(c.ctx, &c.request)
+	}
 	if err != nil {
-		c.yield(zero, err)
+		g.metrics.refused(c.class, err)
+		c.fail(err)
 		return
 	}
-	c.permit, c.granted, c.started = permit, true, g.now()
+	c.started = g.now()
+	c.phase = granted
+	g.metrics.admitted(c.agent, c.class, c.started.Sub(c.since))
 	if c.ctx.Done() != nil {
 		stop := context.AfterFunc(c.ctx, c.abandon)
 		defer stop()
@@ -97,52 +119,19 @@ func (c *modelCall[Req, Resp]) run(req Req) {
 			if errors.As(err, &w) {
 				w.Throttled = cause
 			}
-			c.yield(zero, err)
+			g.metrics.refused(c.class, err)
+			c.fail(err)
 			return
 		}
 	}
 }
 
-// deadline is when a call must have left the line for good.
-func (g *Gate) deadline(ctx context.Context, now time.Time, maxWait *time.Duration) (at time.Time, byContext bool) {
-	at, byContext = ctx.Deadline()
-	if maxWait == nil {
-		maxWait = g.cfg.MaxWait
-	}
-	if maxWait != nil {
-		if d := now.Add(*maxWait); !byContext || d.Before(at) {
-			return d, false
-		}
-	}
-	return at, byContext
-}
-
-// admissible keeps a learned estimate from never fitting where the raw one
-// does.
-func (g *Gate) admissible(raw, learned usage.Usage) usage.Usage {
-	for i := range g.cfg.Profile.Dimensions {
-		d := &g.cfg.Profile.Dimensions[i]
-		if d.Count(learned) > d.Limit && d.Count(raw) <= d.Limit {
-			return raw
-		}
-	}
-	return learned
-}
-
-// reserve sets the estimate aside on every customer budget, or on none.
-func (c *modelCall[Req, Resp]) reserve() error {
-	if len(c.m.opts.budgets) == 0 {
-		return nil
-	}
-	call := budget.Call{ID: budget.NewID(), Model: c.call.Model, Agent: c.call.Agent, Usage: c.call.Usage}
-	for _, b := range c.m.opts.budgets {
-		r, err := b.Reserve(c.ctx, call)
-		if err != nil {
-			return err // what is held already is released by finish
-		}
-		c.held = append(c.held, r)
-	}
-	return nil
+// fail ends the call with an error of ours. Everything is back before it is
+// yielded.
+func (c *modelCall[Req, Resp]) fail(err error) {
+	var zero Resp
+	c.finish()
+	c.yield(zero, err)
 }
 
 // attempt sends the call once. It returns the refusal after which it is worth
@@ -150,14 +139,15 @@ func (c *modelCall[Req, Resp]) reserve() error {
 func (c *modelCall[Req, Resp]) attempt(req Req) (delay time.Duration, cause error) {
 	c.mu.Lock()
 	c.attempts++
-	c.sent, c.refused, c.result = true, false, outcomeCancelled
+	c.sent, c.refused, c.outcome = true, false, ""
+	n := c.attempts
 	c.mu.Unlock()
 	ctx := c.ctx
 	if c.m.opts.transport {
-		permit := c.permit
-		ctx = retry.WithWritten(Pin(ctx), func() { c.counted(permit) })
+		ctx = retry.WithWritten(Pin(ctx), func() { c.requestWritten(n) })
 	}
 	over := false
+	c.returned = false
 	c.m.inner.GenerateContent(ctx, req, c.stream)(func(resp Resp, err error) bool {
 		if over {
 			return false // an inner model that ignores false
@@ -179,103 +169,141 @@ func (c *modelCall[Req, Resp]) attempt(req Req) (delay time.Duration, cause erro
 		over = !more
 		return more
 	})
-	if cause == nil {
-		c.completed()
-	}
+	c.returned = true
 	return delay, cause
 }
 
 // pass hands an item to the consumer.
 func (c *modelCall[Req, Resp]) pass(resp Resp, err error) bool {
-	if c.stopped {
-		return false
-	}
-	if !c.yield(resp, err) {
-		c.stopped = true
-	}
+	c.stopped = !c.yield(resp, err)
 	return !c.stopped
 }
 
-// counted is called when the request was written: a second later the provider
-// has counted it.
-func (c *modelCall[Req, Resp]) counted(p Permit) {
+// requestWritten is called when the request of the n-th attempt was written: a
+// second later the provider has counted it.
+func (c *modelCall[Req, Resp]) requestWritten(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over || c.items > 0 {
+	if !c.awaits(n) {
 		return
 	}
 	if c.written != nil {
-		c.written.Stop()
+		c.written.Stop() // a request of the same attempt: the last one counts
 	}
-	c.written = time.AfterFunc(writtenDelay, p.Counted)
+	c.written = time.AfterFunc(writtenDelay, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.awaits(n) { // and goes on doing so: the lock is held
+			c.permit.Counted()
+		}
+	})
 }
 
-// observe reads an item before it is passed on. The first one settles that the
+// awaits reports whether the n-th attempt runs and has no item yet. mu is held.
+func (c *modelCall[Req, Resp]) awaits(n int) bool {
+	return c.phase == granted && c.attempts == n && c.items == 0
+}
+
+// observe reads an item before it is passed on. The first one tells that the
 // provider has counted the call; the one that completes the answer gives the
 // slot back, because frameworks run more calls inside its yield.
 func (c *modelCall[Req, Resp]) observe(resp Resp) {
+	g := c.m.gate
 	u, progress := c.m.meter.Observe(resp)
 	if !c.stream && progress == More {
 		progress = Done
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if u.Has(usage.Estimated) {
-		c.output += max(u.Output, 0)
-	} else if !u.IsZero() {
-		c.seen = c.seen.Max(u)
+		c.output += min(max(u.Output, 0), maxOutput)
+	} else {
+		c.seen = c.seen.Max(u.Clamp())
 	}
 	first := c.items == 0
 	c.items++
-	complete := progress != More && !c.answered
+	complete := progress != More && c.answered == More
+	var used usage.Usage
 	if complete {
-		c.answered = true
-		c.heldFor = c.m.gate.now().Sub(c.started)
-		c.result = outcomeOK
-		if progress == Failed {
-			c.result = outcomeFailed
+		c.answered = progress
+		c.heldFor = g.now().Sub(c.started)
+		if !c.seen.IsZero() {
+			c.settled = c.actual()
+			used = c.settled
 		}
 	}
-	if c.over || !first && !complete {
-		return
-	}
-	if !complete || c.seen.IsZero() {
+	runs := c.phase == granted
+	c.mu.Unlock()
+	switch {
+	case !runs || !first && !complete:
+	case used.IsZero():
 		c.permit.progress(first, complete, nil)
-		return
+	default:
+		var costs [gate.MaxDims]int64
+		n := costs[:len(g.owner)]
+		g.settledCosts(n, used)
+		c.permit.progress(first, complete, n)
+		c.bookAccounts(settle, used)
+		c.mu.Lock()
+		c.booked = true
+		c.mu.Unlock()
 	}
-	c.settled = c.actual()
-	var costs [gate.MaxDims]int64
-	n := costs[:len(c.m.gate.owner)]
-	c.m.gate.settledCosts(n, c.settled)
-	c.permit.progress(first, complete, n)
-	c.settleHeld(c.settled)
 }
 
-// actual is the reported usage, completed with the estimate where the provider
-// reported a total only.
-func (c *modelCall[Req, Resp]) actual() usage.Usage { return c.seen.Split(c.call.Usage) }
+// maxOutput bounds what one item adds to the estimate of the output seen, so
+// that the sum does not overflow.
+const maxOutput = 1 << 40
 
 // refusal handles an error in place of the first item: it tells the gate, and
 // decides whether the call is tried again.
 func (c *modelCall[Req, Resp]) refusal(err error) (delay time.Duration, cause error) {
-	g := c.m.gate
-	v := g.cfg.Retry.Classify(err)
+	v := c.m.gate.cfg.Retry.Classify(err)
 	c.mu.Lock()
-	c.verdict = v
 	c.refused = answered(v, err)
 	c.sent = v.Class != retry.NotSent && v.Class != retry.Denied && v.Class != retry.NeverFits
-	c.result = outcomeOf(v, c.ctx)
-	over := c.over
+	c.outcome = outcomeOf(v, c.ctx)
+	runs := c.phase == granted
 	c.mu.Unlock()
-	if !over {
-		c.permit.refused(v)
-		c.m.gate.metrics.throttled(c.agent, c.call.Class, v)
+	if runs {
+		c.learnRefusal(v)
 		if delay, ok := c.again(v); ok {
 			return delay, err
 		}
 	}
 	c.finish() // an error completes the call: everything is back before it is yielded
 	return 0, nil
+}
+
+// broken handles an error after the first item. It is passed on: what was
+// delivered cannot be taken back, so the call is never sent again.
+func (c *modelCall[Req, Resp]) broken(err error) {
+	v := c.m.gate.cfg.Retry.Classify(err)
+	c.mu.Lock()
+	runs := c.phase == granted && c.answered == More
+	if runs {
+		if c.outcome = outcomeOf(v, c.ctx); c.outcome == outcomeFailed {
+			c.outcome = outcomeBroken
+		}
+	}
+	c.mu.Unlock()
+	if runs {
+		c.learnRefusal(v)
+	}
+	c.finish()
+}
+
+// learnRefusal tells the gate what an error means for all callers. The error's
+// text is not logged: a provider may quote the prompt in it.
+func (c *modelCall[Req, Resp]) learnRefusal(v retry.Verdict) {
+	g := c.m.gate
+	c.permit.refused(v)
+	g.metrics.throttled(c.agent, c.class, v)
+	if log := g.cfg.Logger; log.Enabled(c.ctx, slog.LevelDebug) {
+		log.LogAttrs(c.ctx, slog.LevelDebug, "ratelimited: the provider did not serve a call",
+			slog.String("gate", g.Name()), slog.String("model", c.model), slog.String("class", c.Class),
+			slog.String("agent", c.Agent), slog.String("flow", c.Flow), slog.String("request", c.Request),
+			slog.Int("attempt", c.attempts), slog.String("verdict", v.Class.String()),
+			slog.String("limits", v.Resources.String()), slog.Bool("per_day", v.PerDay), slog.Duration("hint", v.Hint))
+	}
 }
 
 // again tells whether a refused call may be sent once more, and after what
@@ -308,7 +336,12 @@ func answered(v retry.Verdict, err error) bool {
 		return true
 	}
 	var e genai.APIError
-	return errors.As(err, &e) && e.Code >= 400
+	if p := (*genai.APIError)(nil); errors.As(err, &p) && p != nil {
+		e = *p
+	} else {
+		errors.As(err, &e)
+	}
+	return e.Code >= 400
 }
 
 // requeue gives everything back and waits in line again.
@@ -316,71 +349,46 @@ func (c *modelCall[Req, Resp]) requeue(delay time.Duration) error {
 	g := c.m.gate
 	var costs [gate.MaxDims]int64
 	n := costs[:len(g.owner)]
-	c.mu.Lock()
-	if c.over { // its context ended
-		c.mu.Unlock()
-		return &WaitError{Err: contextError(c.ctx), Waited: g.now().Sub(c.since)}
-	}
-	c.attemptOver()
 	if c.refused {
-		g.failedCosts(n, c.call.Usage)
+		g.failedCosts(n, c.Usage)
 	}
-	permit := c.permit
-	c.granted = false
-	c.mu.Unlock()
-	err := permit.requeue(c.ctx, n, delay, c.since, c.byContext)
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err != nil {
+	if c.phase != granted { // its context ended
+		c.mu.Unlock()
+		return c.ended()
+	}
+	c.phase = inLine
+	held := c.attemptOver()
+	c.mu.Unlock()
+	g.metrics.attempt(c.model, c.class, c.outcome, held)
+	if err := c.permit.requeue(c.ctx, n, delay, &c.request); err != nil {
 		return err
 	}
+	c.mu.Lock()
 	if c.ctx.Err() != nil { // it ended between the grant and here; abandon has been and gone
-		permit.Release()
-		return &WaitError{Err: contextError(c.ctx), Waited: g.now().Sub(c.since)}
+		c.mu.Unlock()
+		c.permit.Release()
+		return c.ended()
 	}
-	c.granted, c.started = true, g.now()
+	c.phase, c.started = granted, g.now()
+	c.mu.Unlock()
 	return nil
 }
 
-// attemptOver books the outcome of an attempt. mu is held.
-func (c *modelCall[Req, Resp]) attemptOver() {
+// ended is the error of a call whose context ended while it was in line.
+func (c *modelCall[Req, Resp]) ended() error {
+	return &WaitError{Err: contextError(c.ctx), Waited: c.m.gate.now().Sub(c.since)}
+}
+
+// attemptOver ends the bookkeeping of an attempt and returns how long it held
+// its slot. mu is held.
+func (c *modelCall[Req, Resp]) attemptOver() time.Duration {
 	if c.written != nil {
 		c.written.Stop()
 		c.written = nil
 	}
-	held := c.heldFor
-	if held == 0 {
-		held = c.m.gate.now().Sub(c.started)
+	if c.answered != More {
+		return c.heldFor
 	}
-	c.m.gate.metrics.attempt(c.model, c.call.Class, c.result, held)
-}
-
-// broken handles an error after the first item. It is passed on: what was
-// delivered cannot be taken back, so the call is never sent again.
-func (c *modelCall[Req, Resp]) broken(err error) {
-	v := c.m.gate.cfg.Retry.Classify(err)
-	c.mu.Lock()
-	over, done := c.over, c.answered
-	if !done {
-		c.result = outcomeOf(v, c.ctx)
-		if c.result == outcomeFailed {
-			c.result = outcomeBroken
-		}
-	}
-	c.mu.Unlock()
-	if over || done {
-		return
-	}
-	c.permit.refused(v)
-	c.m.gate.metrics.throttled(c.agent, c.call.Class, v)
-	c.finish()
-}
-
-// completed handles the normal end of the model's sequence.
-func (c *modelCall[Req, Resp]) completed() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.answered && !c.stopped && !c.refused && c.items > 0 && c.result == outcomeCancelled {
-		c.result = outcomeBroken // it ended without the item that completes it
-	}
+	return c.m.gate.now().Sub(c.started)
 }

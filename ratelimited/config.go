@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"time"
+	"unicode/utf8"
 
 	"github.com/headgate-go/headgate/internal/gate"
 	"github.com/headgate-go/headgate/retry"
@@ -164,6 +165,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("ratelimited: Config.MaxWaiting is %d, must not be negative", c.MaxWaiting)
 	case c.Order > FIFO:
 		return fmt.Errorf("ratelimited: Config.Order is %d, want Fair or FIFO", c.Order)
+	case !utf8.ValidString(c.Name):
+		return fmt.Errorf("ratelimited: Config.Name is %q, must be valid UTF-8", c.Name)
 	case len(c.Classes) > 64:
 		return fmt.Errorf("ratelimited: Config.Classes has %d entries, at most 64", len(c.Classes))
 	}
@@ -199,14 +202,16 @@ func (c Config) validateClasses() error {
 		switch {
 		case cl.Name == "":
 			return fmt.Errorf("ratelimited: Config.Classes[%d].Name is empty", i)
+		case !utf8.ValidString(cl.Name):
+			return fmt.Errorf("ratelimited: Config.Classes[%d].Name is %q, must be valid UTF-8", i, cl.Name)
 		case seen[cl.Name]:
 			return fmt.Errorf("ratelimited: Config.Classes[%d].Name is %q, which is taken", i, cl.Name)
 		case !(cl.Weight > 0) || math.IsInf(cl.Weight, 0):
 			return fmt.Errorf("ratelimited: Config.Classes[%d].Weight is %v (class %q), must be positive and finite", i, cl.Weight, cl.Name)
 		case cl.MaxSlots < 0:
 			return fmt.Errorf("ratelimited: Config.Classes[%d].MaxSlots is %d (class %q), must not be negative", i, cl.MaxSlots, cl.Name)
-		case cl.MinSlots < 0:
-			return fmt.Errorf("ratelimited: Config.Classes[%d].MinSlots is %d (class %q), must not be negative", i, cl.MinSlots, cl.Name)
+		case cl.MinSlots < 0 || cl.MinSlots > maxSlots:
+			return fmt.Errorf("ratelimited: Config.Classes[%d].MinSlots is %d (class %q), must lie between 0 and %d", i, cl.MinSlots, cl.Name, maxSlots)
 		case cl.MaxSlots > 0 && cl.MinSlots > cl.MaxSlots:
 			return fmt.Errorf("ratelimited: Config.Classes[%d].MinSlots is %d (class %q), more than its MaxSlots %d", i, cl.MinSlots, cl.Name, cl.MaxSlots)
 		}

@@ -31,8 +31,9 @@ type WaitError struct {
 	// Err is the reason: ErrLineFull, ErrClosed, a context's error, or nil if
 	// MaxWait was the bound.
 	Err error
-	// Expected is a forecast of how long a call that arrives now would wait; it
-	// is 0 if that is not known.
+	// Expected is a forecast of how long the call would wait if it arrived now,
+	// or the least that it would have to wait if that is known and more; 0 if
+	// nothing is known.
 	Expected time.Duration
 	// Limit names the limit that the call waited for, as far as that is known:
 	// a dimension of the profile, or "slots".
@@ -40,11 +41,12 @@ type WaitError struct {
 	// Throttled is the provider's refusal that sent the call back into the
 	// line, or nil.
 	Throttled error
-	// Waited is how long the call has waited.
+	// Waited is how long ago the call entered the line for the first time.
 	Waited time.Duration
 }
 
-// Error tells how long the call waited, for what, and when to try again.
+// Error tells how long the call waited, for what, and when to try again. It
+// never holds text of the call, nor that of Throttled.
 func (e *WaitError) Error() string {
 	s := "ratelimited: call was not admitted"
 	if e.Err != nil && e.Err != ErrLineFull && e.Err != ErrClosed {
@@ -61,7 +63,7 @@ func (e *WaitError) Error() string {
 		s += ": " + e.Err.Error()
 	}
 	if e.Throttled != nil {
-		s += "; last refusal of the provider: " + e.Throttled.Error()
+		s += "; the provider had refused it before" // its text may quote the prompt
 	}
 	return s
 }
@@ -109,9 +111,6 @@ func (e *NeverFitsError) Is(target error) bool { return target == ErrNeverFits }
 
 // NeverFits tells retry layers that waiting does not help.
 func (e *NeverFitsError) NeverFits() bool { return true }
-
-// errQueueFull: too many settlements wait for a slow store.
-var errQueueFull = errors.New("too many settlements are waiting")
 
 // contextError is the reason why ctx ended: its cause where it has a special
 // one, joined with the plain error so that both can be matched.

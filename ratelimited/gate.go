@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/internal/gate"
@@ -23,28 +24,35 @@ import (
 // something keeps its claim on it, so that a large call is not starved by small
 // ones.
 //
-// A Gate is safe for concurrent use. It has no goroutines of its own but the
-// one that settles reservations of remote budgets, and that only while there
-// are any; Close ends it.
+// A Gate is safe for concurrent use. It has no goroutines of its own but a few
+// that settle reservations of remote budgets, and those only while there are
+// any to settle; Close waits for them.
 type Gate struct {
 	cfg     Config
 	epoch   time.Time
 	classes map[string]int
-	owner   []int // per limit of the core: its dimension in the profile
+	owner   []int                     // per limit of the core: its dimension in the profile
+	count   []func(usage.Usage) int64 // per limit of the core
+	settle  []func(usage.Usage) int64
 	metrics *metrics
 	learner *learner
 	retries retry.Budget
 	settler settler
+
+	line atomic.Bool // a hint, read without mu: calls wait in line
 
 	mu sync.Mutex
 	// mu guards all that follows. It is never held while something waits.
 	core     *gate.Core
 	failures map[gate.ID]gate.Failure // of calls whose waiter has not woken yet
 	timer    *time.Timer
-	wake     time.Time // when the timer fires; zero if it is not set
-	closed   bool
+	wake     time.Time     // when the timer fires; zero if it is not set
+	closed   bool          // Close was called: nothing is admitted any more
+	cut      bool          // a Close gave up waiting: nothing waits in line any more
 	drained  chan struct{} // closed once nothing runs or waits after Close
-	alive    int           // calls from Acquire to their end
+	busy     bool          // what line was last set to
+	scratch  []int64       // for the costs of a call that enters
+	alive    int           // calls in line or in flight, and those with open reservations
 }
 
 // Call is what a caller asks a [Gate] for. Empty labels are taken from the
@@ -56,8 +64,6 @@ type Call struct {
 	Class string
 	// Flow is the party among which the gate is fair.
 	Flow string
-	// Model is the model's name, for metrics.
-	Model string
 	// Request is the key for the ceilings per request.
 	Request string
 	// Slots is the number of slots that the call takes; 0 is 1. A call that is
@@ -65,6 +71,16 @@ type Call struct {
 	Slots int
 	// Usage is the estimate that the profile turns into units.
 	Usage usage.Usage
+}
+
+// request is a call as the gate takes it in.
+type request struct {
+	Call
+	raw       usage.Usage // the estimate before it was corrected by what was learned
+	class     int         // index of its class
+	since     time.Time   // when it entered the line
+	deadline  time.Time   // when it must have left it for good; zero is never
+	byContext bool        // the deadline is the context's
 }
 
 // NewGate returns a gate, or an error that names the field of the Config that
@@ -83,6 +99,16 @@ func NewGate(cfg Config) (*Gate, error) {
 		classes:  make(map[string]int, len(cfg.Classes)),
 		failures: make(map[gate.ID]gate.Failure),
 		learner:  newLearner(cfg.AgentLabels),
+		scratch:  make([]int64, len(owner)),
+	}
+	for _, d := range owner {
+		dim := &cfg.Profile.Dimensions[d]
+		g.count = append(g.count, dim.Count)
+		if dim.Settle != nil {
+			g.settle = append(g.settle, dim.Settle)
+		} else {
+			g.settle = append(g.settle, dim.Count)
+		}
 	}
 	g.settler.log = cfg.Logger
 	for i, cl := range cfg.Classes {
@@ -90,11 +116,15 @@ func NewGate(cfg Config) (*Gate, error) {
 	}
 	if cfg.Registerer != nil {
 		if g.metrics, err = newMetrics(g); err != nil {
-			return nil, fmt.Errorf("ratelimited: Config.Registerer: %w", err)
+			return nil, fmt.Errorf("ratelimited: Config.Registerer: gate %q: %w", cfg.Name, err)
 		}
+		g.settler.failed = g.metrics.lost.Inc
 	}
 	return g, nil
 }
+
+// Name is the name of the gate in metrics and logs.
+func (g *Gate) Name() string { return g.cfg.Name }
 
 // now is the current time on the monotonic clock. It costs one clock reading
 // where time.Now costs two.
@@ -102,176 +132,305 @@ func (g *Gate) now() time.Time { return g.epoch.Add(time.Since(g.epoch)) }
 
 // Acquire waits until the call may be sent, and returns the permit for it,
 // which must be ended exactly once: see [Permit]. It returns a [WaitError], a
-// [NeverFitsError] or an error that names an unknown class; nothing is held
+// [NeverFitsError] or an error that names a field of the call; nothing is held
 // then. A context that has ended already is never admitted.
 func (g *Gate) Acquire(ctx context.Context, call Call) (Permit, error) {
-	if ctx.Done() != nil && ctx.Err() != nil {
-		return Permit{}, &WaitError{Err: contextError(ctx)}
-	}
 	maxWait := g.fill(ctx, &call)
+	if g.metrics == nil && !g.line.Load() {
+		if p, ok := g.start(ctx, &call); ok {
+			return p, nil
+		}
+	}
+	return g.queue(ctx, &request{Call: call, raw: call.Usage}, maxWait)
+}
+
+// start admits a call that need not wait, if it can be said with little work
+// that it need not.
+func (g *Gate) start(ctx context.Context, call *Call) (Permit, bool) {
+	if call.Class != "" || uint(call.Slots) > maxSlots || g.cfg.FlowWeight != nil || ctx.Err() != nil {
+		return Permit{}, false
+	}
+	var costs [gate.MaxDims]int64
+	n := len(g.owner)
+	g.admissionCosts(costs[:n], call.Usage)
+	now := g.now()
+	g.mu.Lock()
+	var p Permit
+	ok := !g.closed
+	if ok {
+		p.g = g
+		if p.id, ok = g.core.Start(now, 0, call.Flow, int32(max(call.Slots, 1)), costs[:n]); ok {
+			g.alive++
+		}
+	}
+	g.mu.Unlock()
+	return p, ok
+}
+
+func (g *Gate) queue(ctx context.Context, r *request, maxWait *time.Duration) (Permit, error) {
+	if err := g.resolve(r); err != nil {
+		return Permit{}, err
+	}
+	g.begin(ctx, r, maxWait)
+	p, err := g.acquire(ctx, r)
+	switch {
+	case g.metrics == nil:
+	case err != nil:
+		g.metrics.refused(r.class, err)
+	default:
+		g.metrics.admitted(g.learner.agent(r.Agent), r.class, g.now().Sub(r.since))
+	}
+	return p, err
+}
+
+// resolve checks what the call says about itself.
+func (g *Gate) resolve(r *request) error {
+	if r.Slots < 0 {
+		return fmt.Errorf("ratelimited: Call.Slots is %d, must not be negative", r.Slots)
+	}
+	if r.Class == "" {
+		r.Class = g.cfg.Classes[0].Name
+		return nil
+	}
+	class, ok := g.classes[r.Class]
+	if !ok {
+		return fmt.Errorf("ratelimited: Call.Class is %q, which the gate %q does not have", r.Class, g.cfg.Name)
+	}
+	r.class = class
+	return nil
+}
+
+// begin notes when the call enters the line and when it must have left it.
+func (g *Gate) begin(ctx context.Context, r *request, maxWait *time.Duration) {
+	r.since = g.now()
+	r.deadline, r.byContext = ctx.Deadline()
 	if maxWait == nil {
 		maxWait = g.cfg.MaxWait
 	}
-	var costs [gate.MaxDims]int64
-	p := Permit{g: g}
-	spec := gate.Spec{Flow: call.Flow, Request: call.Request, Slots: 1}
-	if call.Slots > 1 {
-		spec.Slots = int32(min(call.Slots, maxSlots))
-	}
-	if call.Class != "" {
-		class, ok := g.classes[call.Class]
-		if !ok {
-			return Permit{}, fmt.Errorf("ratelimited: Call.Class is %q, which the gate %q does not have", call.Class, g.cfg.Name)
+	if maxWait != nil {
+		if d := r.since.Add(*maxWait); !r.byContext || d.Before(r.deadline) {
+			r.deadline, r.byContext = d, false
 		}
-		spec.Class = class
 	}
-	spec.Costs = costs[:len(g.owner)]
-	g.admissionCosts(spec.Costs, call.Usage)
+}
+
+// acquire waits in line.
+func (g *Gate) acquire(ctx context.Context, r *request) (Permit, error) {
+	if ctx.Done() != nil && ctx.Err() != nil {
+		return Permit{}, &WaitError{Err: contextError(ctx)}
+	}
+	var costs [gate.MaxDims]int64
+	n := len(g.owner)
+	spec := gate.Spec{
+		Flow: r.Flow, Request: r.Request, Class: r.class, Slots: r.slots(),
+		Deadline: r.deadline,
+	}
+	g.admissionCosts(costs[:n], r.Usage)
+	if r.Usage != r.raw {
+		g.admissible(costs[:n], r.raw)
+	}
 	if g.cfg.FlowWeight != nil {
-		spec.FlowWeight = g.cfg.FlowWeight(g.cfg.Classes[spec.Class].Name, call.Flow)
+		spec.FlowWeight = g.cfg.FlowWeight(r.Class, r.Flow)
 	}
 
-	now := g.now()
-	deadline, byContext := ctx.Deadline()
-	if maxWait != nil {
-		if d := now.Add(*maxWait); !byContext || d.Before(deadline) {
-			deadline, byContext = d, false
-		}
-	}
-	spec.Deadline = deadline
+	now := r.since // a call that must not wait may start at this very instant
 	g.mu.Lock()
 	if g.closed {
 		g.mu.Unlock()
 		return Permit{}, &WaitError{Err: ErrClosed}
 	}
+	if spec.FlowWeight == 0 {
+		if id, ok := g.core.Start(now, spec.Class, spec.Flow, spec.Slots, costs[:n]); ok {
+			g.alive++
+			g.mu.Unlock()
+			return Permit{g, id}, nil
+		}
+	}
+	copy(g.scratch, costs[:n]) // what goes into the core's Spec would go to the heap
+	spec.Costs = g.scratch
 	id, granted, refused := g.core.Enqueue(now, spec)
 	if granted {
 		g.alive++
 		g.mu.Unlock()
-		p.id = id
-		g.metrics.admitted(call, spec.Class, 0)
-		return p, nil
+		return Permit{g, id}, nil
 	}
 	if refused.Err != nil {
-		err := g.refusal(now, refused, &call, spec.Slots, spec.Costs, byContext)
+		err := g.refusal(now, refused, r, costs[:n])
 		g.mu.Unlock()
-		g.metrics.refused(spec.Class, err)
 		return Permit{}, err
 	}
 	ready := make(chan struct{}, 1)
 	g.core.SetReady(id, ready)
 	g.alive++
-	g.poll(now)
+	if g.core.Stuck() && (r.deadline.IsZero() || r.deadline.After(now)) {
+		g.arm(now, r.deadline) // it can only wait
+		g.noteLine()
+	} else {
+		g.poll(now)
+	}
 	g.mu.Unlock()
-
-	p.id = id
-	if err := g.wait(ctx, id, ready, now, byContext); err != nil {
-		g.metrics.refused(spec.Class, err)
+	if err := g.wait(ctx, id, ready, r); err != nil {
 		return Permit{}, err
 	}
-	g.metrics.admitted(call, spec.Class, g.now().Sub(now))
-	return p, nil
+	return Permit{g, id}, nil
 }
 
-// admissionCosts turns an estimate into units of every limit.
-func (g *Gate) admissionCosts(costs []int64, u usage.Usage) {
-	for i, d := range g.owner {
-		costs[i] = max(0, g.cfg.Profile.Dimensions[d].Count(u))
-	}
-}
+// slots is the number of slots that the call takes.
+func (c *Call) slots() int32 { return int32(min(max(c.Slots, 1), maxSlots)) }
 
-// settledCosts turns actual usage into units of every limit.
-func (g *Gate) settledCosts(costs []int64, u usage.Usage) {
-	for i, d := range g.owner {
-		dim := &g.cfg.Profile.Dimensions[d]
-		if dim.Settle != nil {
-			costs[i] = max(0, dim.Settle(u))
-		} else {
-			costs[i] = max(0, dim.Count(u))
-		}
-	}
-}
-
-// failedCosts is what the provider counts for a request that it refused or
-// failed.
-func (g *Gate) failedCosts(costs []int64, u usage.Usage) {
-	for i, d := range g.owner {
-		dim := &g.cfg.Profile.Dimensions[d]
-		costs[i] = 0
-		if dim.FailuresCount {
-			costs[i] = max(0, dim.Count(u))
+// admissible keeps a learned estimate from never fitting where the raw one
+// does: what was learned is a forecast, and a forecast must not refuse a call
+// that the provider would serve.
+func (g *Gate) admissible(learned []int64, raw usage.Usage) {
+	var costs [gate.MaxDims]int64
+	g.admissionCosts(costs[:len(learned)], raw)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, cost := range learned {
+		if cost > costs[i] {
+			learned[i] = min(cost, max(costs[i], g.core.Max(i)))
 		}
 	}
 }
 
 // wait waits for the grant of id. The waiter that is granted while it gives up
 // hands the grant on.
-func (g *Gate) wait(ctx context.Context, id gate.ID, ready chan struct{}, since time.Time, byContext bool) error {
+func (g *Gate) wait(ctx context.Context, id gate.ID, ready chan struct{}, r *request) error {
 	select {
 	case _, granted := <-ready:
-		if granted {
-			if ctx.Done() == nil || ctx.Err() == nil {
-				return nil
-			}
-			break
+		if !granted {
+			return g.failed(ctx, id, r)
 		}
-		return g.failed(ctx, id, since, byContext)
+		if ctx.Done() == nil || ctx.Err() == nil {
+			return nil
+		}
 	case <-ctx.Done():
 	}
+	err := &WaitError{Err: contextError(ctx)}
+	late := ctx.Err() == context.DeadlineExceeded
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.now()
+	err.Waited = now.Sub(r.since)
+	if late {
+		g.poll(now) // the core has the same deadline, and knows what was lacking
+		if f, ok := g.failures[id]; ok {
+			err.Limit, err.Expected = g.forecast(now, f.Dim, r, g.costs(id))
+		}
+	}
 	delete(g.failures, id)
 	g.core.Settle(now, id, zeros[:len(g.owner)]) // granted meanwhile: it was not used
 	if g.core.End(now, id) {
 		g.end(now)
 	}
-	return &WaitError{Err: contextError(ctx), Waited: now.Sub(since)}
+	return err
 }
 
 var zeros [gate.MaxDims]int64
 
 // failed makes the error of a wait that the core has ended.
-func (g *Gate) failed(ctx context.Context, id gate.ID, since time.Time, byContext bool) error {
+func (g *Gate) failed(ctx context.Context, id gate.ID, r *request) error {
+	var late error // why the deadline ended it, if it did
+	if r.byContext {
+		late = overdue(ctx, r.deadline.Sub(g.now()))
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.now()
 	f, ok := g.failures[id]
 	delete(g.failures, id)
-	cost := int64(0)
-	if ok && f.Never {
-		cost = g.core.Cost(id, f.Dim)
+	var err error
+	switch {
+	case !ok:
+		err = &WaitError{Err: ErrClosed, Waited: now.Sub(r.since)}
+	case f.Never:
+		err = &NeverFitsError{Limit: g.limitName(f.Dim), Requested: g.core.Cost(id, f.Dim), Max: g.core.Max(f.Dim)}
+	default:
+		limit, expected := g.forecast(now, f.Dim, r, g.costs(id))
+		err = &WaitError{Err: late, Waited: now.Sub(r.since), Limit: limit, Expected: expected}
 	}
-	closed := g.closed && !ok
 	if g.core.End(now, id) {
 		g.end(now)
 	}
-	switch {
-	case closed:
-		return &WaitError{Err: ErrClosed, Waited: now.Sub(since)}
-	case f.Never:
-		return &NeverFitsError{Limit: g.limitName(f.Dim), Requested: cost, Max: g.core.Max(f.Dim)}
+	return err
+}
+
+// overdue is the reason why a context ends whose deadline has come, which the
+// gate's timer may have noticed first. It is worth a moment to learn the cause;
+// a context that does not keep to its deadline is not waited for.
+func overdue(ctx context.Context, left time.Duration) error {
+	if left <= 0 {
+		patience := time.NewTimer(10 * time.Millisecond)
+		defer patience.Stop()
+		select {
+		case <-ctx.Done():
+			return contextError(ctx)
+		case <-patience.C:
+		}
 	}
-	err := &WaitError{Waited: now.Sub(since), Limit: g.limitName(f.Dim)}
-	if byContext {
+	return context.DeadlineExceeded
+}
+
+// costs are those of a call that is not over. mu is held.
+func (g *Gate) costs(id gate.ID) []int64 {
+	costs := make([]int64, len(g.owner))
+	for i := range costs {
+		costs[i] = g.core.Cost(id, i)
+	}
+	return costs
+}
+
+// forecast says how long a call would wait if it arrived now, and for which
+// limit: dim, which it was found to lack, or the one with the longest wait. mu
+// is held.
+func (g *Gate) forecast(now time.Time, dim int, r *request, costs []int64) (limit string, expected time.Duration) {
+	expected = g.core.ExpectedWait(now, r.slots(), costs)
+	if dim < 0 {
+		longest := g.core.ExpectedWait(now, r.slots(), nil) // for slots
+		one := make([]int64, len(costs))
+		for i, cost := range costs {
+			one[i] = cost
+			if wait := g.core.ExpectedWait(now, r.slots(), one); wait > longest {
+				dim, longest = i, wait
+			}
+			one[i] = 0
+		}
+	}
+	return g.limitName(dim), expected
+}
+
+// refusal makes the error for a call that was not taken into the line. mu is
+// held.
+func (g *Gate) refusal(now time.Time, f gate.Refusal, r *request, costs []int64) error {
+	if errors.Is(f.Err, gate.ErrNever) {
+		return &NeverFitsError{Limit: g.limitName(f.Dim), Requested: costs[f.Dim], Max: g.core.Max(f.Dim)}
+	}
+	err := &WaitError{}
+	err.Limit, err.Expected = g.forecast(now, f.Dim, r, costs)
+	if f.At.After(now) {
+		err.Expected = max(err.Expected, f.At.Sub(now))
+	}
+	switch {
+	case errors.Is(f.Err, gate.ErrFull):
+		err.Err = ErrLineFull
+	case r.byContext:
 		err.Err = context.DeadlineExceeded
 	}
 	return err
 }
 
-// end books the end of a call and lets the next one in. mu is held.
-func (g *Gate) end(now time.Time) {
-	g.alive--
-	g.poll(now)
-	if g.closed && g.alive == 0 && g.drained != nil {
-		close(g.drained)
-		g.drained = nil
+// limitName is the name of a limit of the core.
+func (g *Gate) limitName(core int) string {
+	if core < 0 {
+		return "slots"
 	}
+	return g.cfg.Profile.Dimensions[g.owner[core]].Name
 }
 
 // poll lets the core start what can start. mu is held.
 func (g *Gate) poll(now time.Time) {
 	grants, failed, next := g.core.Poll(now)
+	g.noteLine()
 	for _, id := range grants {
 		id.Ready() <- struct{}{} // buffered; the one receiver is the granted waiter
 	}
@@ -279,6 +438,20 @@ func (g *Gate) poll(now time.Time) {
 		g.failures[f.ID] = f
 		close(f.ID.Ready())
 	}
+	g.arm(now, next)
+}
+
+// noteLine keeps the hint up to date. mu is held.
+func (g *Gate) noteLine() {
+	if busy := g.core.Waiting() > 0; busy != g.busy {
+		g.busy = busy
+		g.line.Store(busy)
+	}
+}
+
+// arm makes the timer fire at next at the latest; a zero next is never. mu is
+// held.
+func (g *Gate) arm(now, next time.Time) {
 	switch {
 	case next.IsZero():
 	case g.timer == nil:
@@ -296,124 +469,4 @@ func (g *Gate) tick() {
 	defer g.mu.Unlock()
 	g.wake = time.Time{}
 	g.poll(g.now())
-}
-
-// refusal makes the error for a call that was not taken into the line. mu is
-// held.
-func (g *Gate) refusal(now time.Time, r gate.Refusal, call *Call, slots int32, costs []int64, byContext bool) error {
-	if errors.Is(r.Err, gate.ErrNever) {
-		return &NeverFitsError{Limit: g.limitName(r.Dim), Requested: costs[r.Dim], Max: g.core.Max(r.Dim)}
-	}
-	err := &WaitError{Limit: g.limitName(r.Dim), Expected: g.core.ExpectedWait(now, slots, costs)}
-	if r.At.After(now) {
-		err.Expected = max(err.Expected, r.At.Sub(now))
-	}
-	switch {
-	case errors.Is(r.Err, gate.ErrFull):
-		err.Err = ErrLineFull
-	case byContext:
-		err.Err = context.DeadlineExceeded
-	}
-	return err
-}
-
-func (g *Gate) limitName(core int) string {
-	if core < 0 {
-		return "slots"
-	}
-	return g.cfg.Profile.Dimensions[g.owner[core]].Name
-}
-
-// Name is the name of the gate in metrics and logs.
-func (g *Gate) Name() string { return g.cfg.Name }
-
-// ExpectedWait forecasts how long a call would wait if it arrived now and
-// everybody in line went first: queued units over the rate of each limit,
-// queued slots over the slots times the average time that a call holds them;
-// the largest of these. It is a forecast, not a bound.
-func (g *Gate) ExpectedWait(call Call) time.Duration {
-	var costs [gate.MaxDims]int64
-	c := costs[:len(g.owner)]
-	g.admissionCosts(c, call.Usage)
-	now := g.now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.core.ExpectedWait(now, int32(min(max(call.Slots, 1), maxSlots)), c)
-}
-
-// SetSlots changes the number of slots while the gate works. Calls in flight
-// keep theirs; it returns an error if n is not between 1 and 2³¹−1.
-func (g *Gate) SetSlots(n int64) error {
-	if n < 1 || n > maxSlots {
-		return fmt.Errorf("ratelimited: SetSlots: n is %d, must lie between 1 and %d", n, maxSlots)
-	}
-	now := g.now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.core.SetSlots(n)
-	g.poll(now)
-	return nil
-}
-
-// SetLimit changes the published limit of a dimension of the profile while the
-// gate works, in units per window. A waiting call that can no longer ever fit
-// fails. It returns an error for a name that the profile does not have and for
-// a negative limit.
-func (g *Gate) SetLimit(dimension string, limit int64) error {
-	if limit < 0 {
-		return fmt.Errorf("ratelimited: SetLimit: limit is %d (dimension %q), must not be negative", limit, dimension)
-	}
-	found := false
-	now := g.now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for i, d := range g.owner {
-		if g.cfg.Profile.Dimensions[d].Name == dimension {
-			found = true
-			g.core.SetLimit(now, i, limit)
-		}
-	}
-	if !found {
-		return fmt.Errorf("ratelimited: SetLimit: dimension is %q, which the profile %q does not have", dimension, g.cfg.Profile.Name)
-	}
-	g.poll(now)
-	return nil
-}
-
-// Close ends admission and waits until every call in line and in flight has
-// ended and every queued settlement was made, or until ctx ends; then the calls
-// still in line fail with an error that matches [ErrClosed]. Calls in flight are
-// never cut. It returns the context's error if something was left. Close may be
-// called again, to go on waiting.
-func (g *Gate) Close(ctx context.Context) error {
-	g.mu.Lock()
-	g.closed = true
-	drained := g.drained
-	if g.alive > 0 && drained == nil {
-		drained = make(chan struct{})
-		g.drained = drained
-	}
-	g.mu.Unlock()
-	var err error
-	if drained != nil {
-		select {
-		case <-drained:
-		case <-ctx.Done():
-			err = contextError(ctx)
-			g.mu.Lock()
-			for _, id := range g.core.FailWaiting() {
-				close(id.Ready())
-			}
-			g.mu.Unlock()
-		}
-	}
-	if e := g.settler.flush(ctx); err == nil {
-		err = e
-	}
-	g.mu.Lock()
-	if g.timer != nil && g.alive == 0 {
-		g.timer.Stop()
-	}
-	g.mu.Unlock()
-	return err
 }

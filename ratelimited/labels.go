@@ -1,6 +1,7 @@
 package ratelimited
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -107,18 +108,18 @@ func Pin(ctx context.Context) context.Context {
 // the context answers, then what was pinned. It returns the bound on waiting
 // that was set for the call, or nil.
 func (g *Gate) fill(ctx context.Context, c *Call) *time.Duration {
-	var l labels
-	if set, ok := ctx.Value(labelsKey{}).(*labels); ok {
-		l = *set
+	l, _ := ctx.Value(labelsKey{}).(*labels)
+	if l == nil {
+		l = &unlabelled
 	}
 	if c.Class == "" {
 		c.Class = l.class
 	}
 	if c.Flow == "" {
 		c.Flow = l.flow
-	}
-	if c.Flow == "" && g.cfg.Flow != nil {
-		c.Flow = g.cfg.Flow(ctx)
+		if c.Flow == "" && g.cfg.Flow != nil {
+			c.Flow = g.cfg.Flow(ctx)
+		}
 	}
 	if c.Agent == "" {
 		c.Agent = l.agent
@@ -126,18 +127,25 @@ func (g *Gate) fill(ctx context.Context, c *Call) *time.Duration {
 	if c.Request == "" {
 		c.Request = l.request
 	}
-	if c.Flow != "" && c.Agent != "" && c.Request != "" {
-		return l.maxWait
-	}
-	id := identityOf(ctx, l.pinned)
 	if c.Flow == "" {
-		c.Flow = id.user
+		c.Flow = l.pinned.user
+		if a, ok := ctx.(interface{ UserID() string }); ok {
+			c.Flow = cmp.Or(a.UserID(), c.Flow)
+		}
 	}
 	if c.Agent == "" {
-		c.Agent = id.agent
+		c.Agent = l.pinned.agent
+		if a, ok := ctx.(interface{ AgentName() string }); ok {
+			c.Agent = cmp.Or(a.AgentName(), c.Agent)
+		}
 	}
 	if c.Request == "" {
-		c.Request = id.invocation
+		c.Request = l.pinned.invocation
+		if a, ok := ctx.(interface{ InvocationID() string }); ok {
+			c.Request = cmp.Or(a.InvocationID(), c.Request)
+		}
 	}
 	return l.maxWait
 }
+
+var unlabelled labels

@@ -2,7 +2,9 @@ package ratelimited
 
 import (
 	"math"
+	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/headgate-go/headgate/usage"
 )
@@ -17,8 +19,9 @@ const (
 	// maxRatio bounds what one report can claim, so that a poisoned one cannot
 	// close the gate.
 	maxRatio = 16.0
-	// maxModels bounds the models that are told apart.
-	maxModels = 256
+	// maxModels bounds the models that metrics and learned estimates tell apart;
+	// a gate has one quota, and few models share one.
+	maxModels = 64
 )
 
 // other is the label that stands for all labels beyond a cap.
@@ -53,6 +56,9 @@ type labelSet struct {
 }
 
 func (s *labelSet) admit(label string) string {
+	if !utf8.ValidString(label) {
+		label = strings.ToValidUTF8(label, "\uFFFD") // or it could not be a metric's label
+	}
 	if _, ok := s.seen[label]; ok {
 		return label
 	}
@@ -80,6 +86,13 @@ func (l *learner) labels(model, agent string) (string, string) {
 	return l.models.admit(model), l.agents.admit(agent)
 }
 
+// agent returns the bounded label of an agent.
+func (l *learner) agent(label string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.agents.admit(label)
+}
+
 // estimate corrects a raw estimate. The parts of input and output are left as
 // they are.
 func (l *learner) estimate(model, agent string, raw usage.Usage) usage.Usage {
@@ -96,7 +109,8 @@ func (l *learner) estimate(model, agent string, raw usage.Usage) usage.Usage {
 	return raw
 }
 
-// observe learns from a call whose usage was reported.
+// observe learns from a call whose usage was reported, in parts and not as a
+// total only.
 func (l *learner) observe(model, agent string, raw, actual usage.Usage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,10 +120,8 @@ func (l *learner) observe(model, agent string, raw, actual usage.Usage) {
 		r = &ratios{}
 		l.learned[key] = r
 	}
-	if !actual.Has(usage.TotalOnly) {
-		r.input.observe(raw.Input, actual.Input)
-		r.output.observe(raw.Output, actual.Output)
-	}
+	r.input.observe(raw.Input, actual.Input)
+	r.output.observe(raw.Output, actual.Output)
 }
 
 func (r *ratio) observe(estimate, actual int64) {

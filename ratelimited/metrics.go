@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate-go/headgate/budget"
 	"github.com/headgate-go/headgate/retry"
 	"github.com/headgate-go/headgate/usage"
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,8 +37,9 @@ type metrics struct {
 
 type waitKey struct{ class, agent string }
 type tryKey struct {
-	model, class string
-	outcome      label
+	model   string
+	class   int
+	outcome label
 }
 
 // settleMetrics are the children of one model.
@@ -102,21 +104,25 @@ func newMetrics(g *Gate) (*metrics, error) {
 		oddities:  counter("usage_oddities_total", "Usage reports that did not add up; the larger reading was taken.", "kind"),
 		lost:      prometheus.NewCounter(prometheus.CounterOpts(opts("settlements_lost_total", "Reservations that could not be settled and lapse by themselves."))),
 	}
-	for _, c := range []prometheus.Collector{m.wait, m.hold, m.refusals, m.attempts, m.throttles, m.reserved, m.spent, m.ratio, m.oddities, m.lost, newLevels(g, constant)} {
+	all := []prometheus.Collector{m.wait, m.hold, m.refusals, m.attempts, m.throttles, m.reserved, m.spent, m.ratio, m.oddities, m.lost, newLevels(g, constant)}
+	for i, c := range all {
 		if err := g.cfg.Registerer.Register(c); err != nil {
+			for _, c := range all[:i] {
+				g.cfg.Registerer.Unregister(c)
+			}
 			return nil, err
 		}
 	}
-	g.settler.failed = m.lost.Inc
 	return m, nil
 }
 
-func (m *metrics) admitted(c Call, class int, waited time.Duration) {
+func (m *metrics) class(i int) string { return m.gate.cfg.Classes[i].Name }
+
+func (m *metrics) admitted(agent string, class int, waited time.Duration) {
 	if m == nil {
 		return
 	}
-	_, agent := m.gate.learner.labels("", c.Agent)
-	name := m.gate.cfg.Classes[class].Name
+	name := m.class(class)
 	m.waits.get(waitKey{name, agent}, func() prometheus.Observer {
 		return m.wait.WithLabelValues(name, agent)
 	}).Observe(waited.Seconds())
@@ -126,7 +132,7 @@ func (m *metrics) refused(class int, err error) {
 	if m == nil {
 		return
 	}
-	m.refusals.WithLabelValues(m.gate.cfg.Classes[class].Name, reasonOf(err)).Inc()
+	m.refusals.WithLabelValues(m.class(class), reasonOf(err)).Inc()
 }
 
 // reasonOf is the reason of a refusal, from a fixed list.
@@ -142,53 +148,72 @@ func reasonOf(err error) string {
 		return "deadline"
 	case errors.Is(err, context.Canceled):
 		return "cancelled"
-	default:
+	case errors.Is(err, ErrWait):
 		return "max_wait"
+	case errors.Is(err, budget.ErrDenied):
+		return "budget"
+	default:
+		return "error" // of a budget's store
 	}
 }
 
-func (m *metrics) attempt(model, class string, outcome label, held time.Duration) {
+func (m *metrics) attempt(model string, class int, outcome label, held time.Duration) {
 	if m == nil {
 		return
 	}
 	m.tries.get(tryKey{model, class, outcome}, func() prometheus.Counter {
-		return m.attempts.WithLabelValues(model, class, string(outcome))
+		return m.attempts.WithLabelValues(model, m.class(class), string(outcome))
 	}).Inc()
 	m.hold.Observe(held.Seconds())
 }
 
-func (m *metrics) throttled(agent, class string, v retry.Verdict) {
+func (m *metrics) throttled(agent string, class int, v retry.Verdict) {
 	if m == nil || v.Class != retry.Throttled {
 		return
 	}
-	m.throttles.WithLabelValues(class, agent).Inc()
+	m.throttles.WithLabelValues(m.class(class), agent).Inc()
 }
 
-func (m *metrics) settled(model string, reserved, actual usage.Usage) {
+func (m *metrics) model(name string) *settleMetrics {
+	return m.settles.get(name, func() *settleMetrics {
+		return &settleMetrics{
+			reserved: m.reserved.WithLabelValues(name), ratio: m.ratio.WithLabelValues(name),
+			reported: m.spent.WithLabelValues(name, "reported"), estimated: m.spent.WithLabelValues(name, "estimated"),
+		}
+	})
+}
+
+// settled counts a call that ended with a bill for usage.
+func (m *metrics) settled(model string, reserved usage.Usage, b bill) {
 	if m == nil {
 		return
 	}
-	s := m.settles.get(model, func() *settleMetrics {
-		return &settleMetrics{
-			reserved: m.reserved.WithLabelValues(model), ratio: m.ratio.WithLabelValues(model),
-			reported: m.spent.WithLabelValues(model, "reported"), estimated: m.spent.WithLabelValues(model, "estimated"),
-		}
-	})
+	s := m.model(model)
 	s.reserved.Add(float64(reserved.Total()))
-	if actual.Has(usage.Estimated) {
-		s.estimated.Add(float64(actual.Total()))
-		return
+	total := float64(b.provider.Total())
+	// A total that the provider did not divide is a report all the same.
+	if b.provider.Has(usage.Estimated) && b.reported&usage.TotalOnly == 0 {
+		s.estimated.Add(total)
+	} else {
+		s.reported.Add(total)
+		if n := reserved.Total(); n > 0 {
+			s.ratio.Observe(total / float64(n))
+		}
 	}
-	s.reported.Add(float64(actual.Total()))
-	if n := reserved.Total(); n > 0 {
-		s.ratio.Observe(float64(actual.Total()) / float64(n))
-	}
-	if actual.Has(usage.Mismatch) {
+	if (b.provider.Flags|b.reported)&usage.Mismatch != 0 {
 		m.oddities.WithLabelValues("mismatch").Inc()
 	}
-	if actual.Has(usage.TotalOnly) {
+	if b.reported&usage.TotalOnly != 0 {
 		m.oddities.WithLabelValues("total_only").Inc()
 	}
+}
+
+// corrected counts usage that was reported after a call was counted as settled.
+func (m *metrics) corrected(model string, from, to usage.Usage) {
+	if m == nil {
+		return
+	}
+	m.model(model).reported.Add(float64(max(0, to.Total()-from.Total())))
 }
 
 // levels reads what a scrape needs from the gate, so that the path of a call

@@ -85,8 +85,7 @@ func WithReleaseInterrupted() Option { return func(o *options) { o.release = tru
 // hidden from the model.
 func WithTransport() Option { return func(o *options) { o.transport = true } }
 
-// WithSlots sets the number of slots that one call of this model takes.
-// Defaults to 1.
+// WithSlots sets the number of slots that one call of this model takes. 0 is 1.
 func WithSlots(n int) Option { return func(o *options) { o.slots = n } }
 
 // WithTypicalOutput sets the number of tokens that an answer is expected to
@@ -98,11 +97,13 @@ func WithTypicalOutput(tokens int64) Option {
 
 // New wraps a model whose request and response types carry genai's fields, by
 // name and type: those of ADK Go (model.LLM) and of package genaimodel. The
-// type arguments are inferred. It returns an error that names the field that is
-// missing, and an error for a model that is wrapped by the same gate already.
+// type arguments are inferred. A model that has a method Meter() of type
+// func() Meter[Req, Resp] is read by that Meter instead. New returns an error
+// that names the field that is missing, and an error for a model that is wrapped
+// by the same gate already.
 func New[Req, Resp any](model Model[Req, Resp], gate *Gate, opts ...Option) (*RateLimitedModel[Req, Resp], error) {
 	o := collect(opts)
-	if m, ok := model.(interface{ Meter() Meter[Req, Resp] }); ok {
+	if m, ok := model.(interface{ Meter() Meter[Req, Resp] }); ok && !isNilValue(model) {
 		return wrap(model, gate, m.Meter(), o)
 	}
 	meter, err := newGenAIMeter[Req, Resp](o.estimator)
@@ -135,7 +136,7 @@ func wrap[Req, Resp any](model Model[Req, Resp], gate *Gate, meter Meter[Req, Re
 	case isNilValue(meter):
 		return nil, fmt.Errorf("ratelimited: meter is nil")
 	case o.slots < 0 || o.slots > maxSlots:
-		return nil, fmt.Errorf("ratelimited: WithSlots: n is %d, must lie between 1 and %d", o.slots, maxSlots)
+		return nil, fmt.Errorf("ratelimited: WithSlots: n is %d, must lie between 0 and %d", o.slots, maxSlots)
 	}
 	if err := o.estimator.Validate(); err != nil {
 		return nil, fmt.Errorf("ratelimited: WithTypicalOutput: %w", err)

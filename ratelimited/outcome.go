@@ -18,10 +18,11 @@ const (
 	outcomeQuota     label = "quota_exhausted"
 	outcomeOverload  label = "overloaded"
 	outcomeNotSent   label = "not_sent"
-	outcomeDenied    label = "denied"
+	outcomeDenied    label = "denied"    // by a gate or budget further in
 	outcomeCancelled label = "cancelled" // by the consumer or its context
 	outcomeFailed    label = "failed"    // the provider answered with an error
-	outcomeBroken    label = "broken"    // after items, without the one that completes
+	outcomeBroken    label = "broken"    // it ended without the item that completes it
+	outcomePanicked  label = "panicked"  // in the model's code or in the consumer's
 )
 
 func outcomeOf(v retry.Verdict, ctx context.Context) label {
@@ -43,11 +44,29 @@ func outcomeOf(v retry.Verdict, ctx context.Context) label {
 	return outcomeFailed
 }
 
-// finish ends the call, whatever has happened to it, and does so once. It runs
-// deferred in the consumer's goroutine, when the context ends, and before an
-// error is yielded. It only touches memory and never waits.
-//
-// What an ended call is charged:
+// bill is what an ended call is charged. It is made under the call's lock and
+// paid after it.
+type bill struct {
+	kind     charge
+	outcome  label
+	provider usage.Usage // what the gate's limits are settled to, where kind says so
+	customer usage.Usage // what the reservations are settled to; zero releases them
+	settled  usage.Usage // what both were settled to when the answer was complete; zero if they were not
+	booked   bool        // the reservations were, at any rate
+	reported usage.Flags // what was odd about the reports
+}
+
+// charge tells what the gate's limits are settled to.
+type charge uint8
+
+const (
+	asUsed   charge = iota // at bill.provider
+	asHeld                 // at the estimate
+	asFailed               // at what the profile says of refused requests
+	nothing                // the provider cannot have counted it
+)
+
+// bill decides what the call is charged:
 //
 //	usage was reported                      the maximum of the reports, for everybody
 //	denied by us, or not sent               nothing
@@ -55,17 +74,62 @@ func outcomeOf(v retry.Verdict, ctx context.Context) label {
 //	sent, ended before the first item       the input estimate (customers: see WithReleaseInterrupted)
 //	broken off after items without usage    the same, and the output seen, at most the hold
 //	completed without usage                 the hold
+//
+// mu is held.
+func (c *modelCall[Req, Resp]) bill() bill {
+	b := bill{settled: c.settled, booked: c.booked, reported: c.seen.Flags}
+	mark := usage.Estimated | c.seen.Flags&usage.Mismatch
+	switch {
+	case !c.seen.IsZero():
+		b.provider = c.actual()
+		b.customer = b.provider
+	case c.answered == Done:
+		b.kind = asHeld
+		b.provider = c.Usage
+		b.provider.Flags |= mark
+		b.customer = b.provider
+	case !c.sent:
+		b.kind = nothing
+	case c.refused:
+		b.kind = asFailed
+	default:
+		b.provider = usage.Usage{
+			Input: c.Usage.Input, CachedInput: c.Usage.CachedInput, CacheWrite: c.Usage.CacheWrite,
+			Output: min(c.output, c.Usage.Output), Flags: mark,
+		}
+		if !c.m.opts.release {
+			b.customer = b.provider
+		}
+	}
+	return b
+}
+
+// actual is the reported usage, completed with the estimate where the provider
+// reported a total only. mu is held.
+func (c *modelCall[Req, Resp]) actual() usage.Usage { return c.seen.Split(c.Usage).Clamp() }
+
+// finish ends the call, whatever has happened to it, and does so once. It runs
+// deferred in the consumer's goroutine, and before an error is yielded. It only
+// touches memory and never waits.
 func (c *modelCall[Req, Resp]) finish() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.over:
-	case c.granted:
-		c.end()
-	default: // it ends in line, or before it
-		c.over = true
-		c.releaseHeld()
+	was := c.phase
+	if was >= abandoned {
+		c.mu.Unlock()
+		return
 	}
+	c.phase = over
+	if was == inLine {
+		c.mu.Unlock()
+		c.closeAccounts(bill{})
+		return
+	}
+	b := c.bill()
+	b.outcome = c.result()
+	held := c.attemptOver()
+	c.mu.Unlock()
+	c.m.gate.metrics.attempt(c.model, c.class, b.outcome, held)
+	c.pay(b, false)
 }
 
 // abandon is called when the context has ended. A consumer that forgot to stop
@@ -73,125 +137,175 @@ func (c *modelCall[Req, Resp]) finish() {
 // waits in line is woken by its context and ends the call itself.
 func (c *modelCall[Req, Resp]) abandon() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.granted && !c.over {
-		c.end()
-	}
-}
-
-// end books the end of a call that was granted. mu is held.
-func (c *modelCall[Req, Resp]) end() {
-	g := c.m.gate
-	c.over = true
-	c.attemptOver()
-	switch {
-	case !c.settled.IsZero(): // when the answer was complete
-		c.late()
-		c.permit.finish(nil, true)
-		c.learn()
-		g.metrics.settled(c.model, c.call.Usage, c.settled)
-	case !c.seen.IsZero():
-		c.settled = c.actual()
-		c.charge(c.settled, c.settled)
-		c.learn()
-	case c.answered:
-		held := c.call.Usage
-		held.Flags |= usage.Estimated
-		c.permit.finish(nil, true)
-		c.settleHeld(held)
-		g.metrics.settled(c.model, held, held)
-	case !c.sent:
-		c.permit.Release()
-		c.releaseHeld()
-	case c.refused:
-		var costs [gate.MaxDims]int64
-		n := costs[:len(g.owner)]
-		g.failedCosts(n, c.call.Usage)
-		c.permit.finish(n, true)
-		c.releaseHeld()
-	default:
-		part := usage.Usage{
-			Input: c.call.Usage.Input, CachedInput: c.call.Usage.CachedInput, CacheWrite: c.call.Usage.CacheWrite,
-			Output: min(c.output, c.call.Usage.Output), Flags: usage.Estimated,
-		}
-		if c.m.opts.release {
-			c.charge(part, usage.Usage{})
-		} else {
-			c.charge(part, part)
-		}
-	}
-}
-
-// charge ends the permit and the reservations at what was used; a zero usage
-// releases the reservations.
-func (c *modelCall[Req, Resp]) charge(provider, customers usage.Usage) {
-	g := c.m.gate
-	var costs [gate.MaxDims]int64
-	n := costs[:len(g.owner)]
-	g.settledCosts(n, provider)
-	c.permit.finish(n, true)
-	if customers.IsZero() {
-		c.releaseHeld()
-	} else {
-		c.settleHeld(customers)
-	}
-	g.metrics.settled(c.model, c.call.Usage, provider)
-}
-
-// late books usage that was reported after the answer was complete and settled.
-func (c *modelCall[Req, Resp]) late() {
-	now := c.actual()
-	if now == c.settled {
+	if c.phase != granted {
+		c.mu.Unlock()
 		return
 	}
+	c.phase = abandoned
+	b := c.bill()
+	if b.outcome = outcomeCancelled; c.answered == Done {
+		b.outcome = outcomeOK
+	}
+	held := c.attemptOver()
+	c.charged, c.booked = b.provider, b.booked || !b.customer.IsZero()
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.paid = true
+		if c.wait != nil {
+			close(c.wait)
+		}
+	}()
+	c.m.gate.metrics.attempt(c.model, c.class, b.outcome, held)
+	c.pay(b, true)
+}
+
+// leave is deferred by the consumer's goroutine: nothing comes after it. If the
+// end of the context had ended the call before, items may have followed, and
+// what they reported is booked now.
+func (c *modelCall[Req, Resp]) leave() {
+	c.finish()
+	c.mu.Lock()
+	if c.phase != abandoned {
+		c.mu.Unlock()
+		return
+	}
+	c.phase = over
+	charged, booked, actual := c.charged, c.booked, c.charged
+	if !c.seen.IsZero() {
+		actual = c.actual()
+	}
+	if !c.paid { // that goroutine is at it now
+		c.wait = make(chan struct{})
+	}
+	c.mu.Unlock()
+	if c.wait != nil {
+		<-c.wait
+	}
+	defer c.permit.drop()
+	if actual != charged {
+		c.correct(charged, actual, booked)
+		c.m.gate.metrics.corrected(c.model, charged, actual)
+	}
+}
+
+// result is the outcome of the last attempt. mu is held, in the consumer's
+// goroutine.
+func (c *modelCall[Req, Resp]) result() label {
+	switch {
+	case c.answered == Done:
+		return outcomeOK
+	case c.answered == Failed:
+		return outcomeFailed
+	case c.outcome != "":
+		return c.outcome
+	case c.stopped || c.ctx.Err() != nil:
+		return outcomeCancelled
+	case c.returned:
+		return outcomeBroken
+	default:
+		return outcomePanicked
+	}
+}
+
+// pay ends the permit and the reservations as the bill says. The functions of
+// the profile may panic; everything is back afterwards all the same.
+func (c *modelCall[Req, Resp]) pay(b bill, abandoned bool) {
+	g := c.m.gate
+	var buf [gate.MaxDims]int64
+	var costs []int64 // nil stands for what was held
+	defer func() {
+		if abandoned {
+			c.permit.abandon(costs)
+		} else {
+			c.permit.finish(costs)
+		}
+		c.closeAccounts(b)
+	}()
+	n := buf[:len(g.owner)]
+	switch {
+	case !b.settled.IsZero():
+		g.settledCosts(n, b.settled)
+		if b.provider != b.settled {
+			c.correct(b.settled, b.provider, b.booked)
+		}
+	case b.kind == asUsed:
+		g.settledCosts(n, b.provider)
+	case b.kind == asHeld:
+		n = nil
+	case b.kind == asFailed:
+		g.failedCosts(n, c.Usage)
+	}
+	costs = n
+	if b.kind == asUsed || b.kind == asHeld {
+		g.metrics.settled(c.model, c.Usage, b)
+		if b.outcome == outcomeOK && !b.provider.Has(usage.Estimated) {
+			// Part of an answer says nothing about whole ones.
+			g.learner.observe(c.model, c.agent, c.raw, b.provider)
+		}
+	}
+}
+
+// correct books usage that was reported after the call was settled, with the
+// customers too if their reservations were.
+func (c *modelCall[Req, Resp]) correct(from, to usage.Usage, customers bool) {
 	g := c.m.gate
 	var costs, extra [gate.MaxDims]int64
 	n, x := costs[:len(g.owner)], extra[:len(g.owner)]
-	g.settledCosts(n, now)
-	g.settledCosts(x, c.settled)
+	g.settledCosts(n, from)
+	g.settledCosts(x, to)
 	for i := range n {
-		x[i] = n[i] - x[i]
+		x[i] -= n[i]
 	}
-	c.settled = now
 	c.permit.adjust(x)
-	for i, r := range c.held {
-		if a, ok := r.(budget.Adjuster); ok {
-			c.book(i, r, func(ctx context.Context) error { return a.Adjust(ctx, now) })
+	if customers {
+		c.bookAccounts(adjust, to)
+	}
+}
+
+// reserve sets the estimate aside on every customer budget, or on none.
+func (c *modelCall[Req, Resp]) reserve(model string) error {
+	budgets := c.m.opts.budgets
+	if len(budgets) == 0 {
+		return nil
+	}
+	if !c.m.gate.enter() {
+		return &WaitError{Err: ErrClosed}
+	}
+	c.entered = true
+	call := budget.Call{ID: budget.NewID(), Model: model, Agent: c.Agent, Usage: c.Usage}
+	c.accounts = make([]account, 0, len(budgets))
+	for i, b := range budgets {
+		r, err := b.Reserve(c.ctx, call)
+		if err != nil {
+			return err // what is held already is released by finish
+		}
+		if r != nil {
+			c.accounts = append(c.accounts, newAccount(c.ctx, r, i))
 		}
 	}
+	return nil
 }
 
-// learn corrects later estimates by a reported usage; part of an answer says
-// nothing about whole ones.
-func (c *modelCall[Req, Resp]) learn() {
-	if c.answered && c.result == outcomeOK {
-		c.m.gate.learner.observe(c.model, c.agent, c.raw, c.settled)
+// closeAccounts settles the customers' reservations, or releases them if the
+// bill says so or they were never used, and tells the gate that none is open
+// any more.
+func (c *modelCall[Req, Resp]) closeAccounts(b bill) {
+	switch {
+	case b.booked:
+	case b.customer.IsZero():
+		c.bookAccounts(release, usage.Usage{})
+	default:
+		c.bookAccounts(settle, b.customer)
+	}
+	if c.entered {
+		c.m.gate.exit()
 	}
 }
 
-// settleHeld settles the customers' reservations, releaseHeld gives them back.
-// A reservation settles once, so both may be called again.
-func (c *modelCall[Req, Resp]) settleHeld(u usage.Usage) {
-	for i, r := range c.held {
-		c.book(i, r, func(ctx context.Context) error { return r.Settle(ctx, u) })
+func (c *modelCall[Req, Resp]) bookAccounts(op operation, u usage.Usage) {
+	for i := range c.accounts {
+		c.m.gate.settler.book(&c.accounts[i], op, u)
 	}
-}
-
-func (c *modelCall[Req, Resp]) releaseHeld() {
-	for i, r := range c.held {
-		c.book(i, r, r.Release)
-	}
-}
-
-// book does something to a reservation: at once if it only touches memory,
-// otherwise from the gate's queue. The caller's cancel does not reach it.
-func (c *modelCall[Req, Resp]) book(i int, r budget.Reservation, do func(context.Context) error) {
-	job := settlement{ctx: context.WithoutCancel(c.ctx), do: do, index: i}
-	if l, ok := r.(budget.Local); ok && l.Local() {
-		if err := do(job.ctx); err != nil {
-			c.m.gate.settler.lost(job, err)
-		}
-		return
-	}
-	c.m.gate.settler.add(job)
 }

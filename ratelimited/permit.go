@@ -36,20 +36,20 @@ func (p Permit) End(actual usage.Usage) {
 		return
 	}
 	if actual.IsZero() {
-		p.finish(nil, true)
+		p.finish(nil)
 		return
 	}
 	var costs [gate.MaxDims]int64
 	c := costs[:len(p.g.owner)]
 	p.g.settledCosts(c, actual)
-	p.finish(c, true)
+	p.finish(c)
 }
 
 // Release ends a call that was not sent, or that the provider cannot have
 // counted: everything is refunded.
 func (p Permit) Release() {
 	if p.g != nil {
-		p.finish(zeros[:len(p.g.owner)], true)
+		p.finish(zeros[:len(p.g.owner)])
 	}
 }
 
@@ -80,22 +80,47 @@ func (p Permit) Counted() {
 	p.g.core.Counted(now, p.id)
 }
 
-// finish frees the slots and settles; costs are in units of the core's limits,
-// nil stands for what was held. With last, the call ends here.
-func (p Permit) finish(costs []int64, last bool) {
+// finish ends the call: it frees the slots and settles, as far as that has not
+// been done. costs are in units of the core's limits; nil stands for what was
+// held.
+func (p Permit) finish(costs []int64) {
+	g := p.g
+	if !g.line.Load() {
+		g.mu.Lock()
+		if g.core.FinishLast(p.id, costs) {
+			g.gone()
+			g.mu.Unlock()
+			return
+		}
+		g.mu.Unlock()
+	}
+	now := g.now() // read while nobody is kept waiting for the lock
+	g.mu.Lock()
+	if g.core.Finish(now, p.id, costs) {
+		g.end(now)
+	}
+	g.mu.Unlock()
+}
+
+// abandon is finish for a call whose usage may still be reported: it can be
+// adjusted until drop.
+func (p Permit) abandon(costs []int64) {
 	g := p.g
 	now := g.now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	freed := g.core.FreeSlot(now, p.id)
-	settled := g.core.Settle(now, p.id, costs)
-	if last && g.core.End(now, p.id) {
-		g.end(now)
-		return
-	}
-	if freed || settled {
-		g.poll(now)
-	}
+	g.core.FreeSlot(now, p.id)
+	g.core.Settle(now, p.id, costs)
+	g.end(now)
+}
+
+// drop forgets a call that was abandoned. One that never comes to it costs its
+// memory only.
+func (p Permit) drop() {
+	now := p.g.now()
+	p.g.mu.Lock()
+	defer p.g.mu.Unlock()
+	p.g.core.End(now, p.id)
 }
 
 // adjust books units that were reported after the call was settled.
@@ -160,18 +185,19 @@ func (p Permit) refused(v retry.Verdict) {
 	g.poll(now)
 }
 
-// hit lists the limits of the core that a refusal means: those of the resources
-// that it names, per day or shorter as it says. If it names none that the
-// profile has, it means all.
+// hit lists the limits of the core that a refusal means, of those per day or of
+// the shorter ones, as it says: those of the resources that it names; all of
+// them if it names none that the profile has; all of the profile if there are
+// none of that kind.
 func (g *Gate) hit(v retry.Verdict) []int {
-	var named, all []int
+	var named, kind, all []int
 	for i, d := range g.owner {
 		dim := &g.cfg.Profile.Dimensions[d]
-		perDay := dim.window() >= 24*time.Hour
-		if perDay != v.PerDay {
+		all = append(all, i)
+		if perDay := dim.window() >= 24*time.Hour; perDay != v.PerDay {
 			continue
 		}
-		all = append(all, i)
+		kind = append(kind, i)
 		if dim.Resource&v.Resources != 0 {
 			named = append(named, i)
 		}
@@ -179,24 +205,25 @@ func (g *Gate) hit(v retry.Verdict) []int {
 	switch {
 	case len(named) > 0:
 		return named
-	case len(all) > 0 && v.Resources&^retry.Concurrency == 0:
-		return all
 	case v.Resources == retry.Concurrency:
 		return nil
+	case len(kind) > 0:
+		return kind
+	default:
+		return all
 	}
-	for i := range g.owner { // a limit that the profile does not have: everything waits
-		named = append(named, i)
-	}
-	return named
 }
 
 // closeFor is for how long a hint closes a budget: not longer than the longest
 // hint that is believed, and up to a tenth more, so that the programs that share
 // the quota do not return at once.
 func (g *Gate) closeFor(hint time.Duration) time.Duration {
-	hint = min(hint, g.maxHint())
+	hint = min(hint, g.maxHint(), maxClosed)
 	return hint + rand.N(hint/10+1)
 }
+
+// maxClosed keeps sums of times far from overflow.
+const maxClosed = 365 * 24 * time.Hour
 
 func (g *Gate) maxHint() time.Duration {
 	if g.cfg.Retry.MaxHint > 0 {
@@ -206,19 +233,24 @@ func (g *Gate) maxHint() time.Duration {
 }
 
 // requeue sends a refused call back into the line, not before the given delay,
-// and waits for its next grant. It is in line with its first place. since is
-// when the call first entered; costs are what the refused attempt cost.
-func (p Permit) requeue(ctx context.Context, costs []int64, delay time.Duration, since time.Time, byContext bool) error {
+// and waits for its next grant. It is in line with its first place. costs are
+// what the refused attempt cost.
+func (p Permit) requeue(ctx context.Context, costs []int64, delay time.Duration, r *request) error {
 	g := p.g
 	ready := make(chan struct{}, 1)
 	now := g.now()
 	g.mu.Lock()
-	if !g.core.Requeue(now, p.id, costs, now.Add(delay)) {
+	if g.cut {
+		g.core.Settle(now, p.id, costs)
+		if g.core.End(now, p.id) {
+			g.end(now)
+		}
 		g.mu.Unlock()
-		return &WaitError{Err: context.Canceled} // it was ended meanwhile: its context is over
+		return &WaitError{Err: ErrClosed, Waited: now.Sub(r.since)}
 	}
+	g.core.Requeue(now, p.id, costs, now.Add(delay))
 	g.core.SetReady(p.id, ready)
 	g.poll(now)
 	g.mu.Unlock()
-	return g.wait(ctx, p.id, ready, since, byContext)
+	return g.wait(ctx, p.id, ready, r)
 }

@@ -3,6 +3,7 @@ package ratelimited
 import (
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/headgate-go/headgate/budget"
 	"github.com/headgate-go/headgate/retry"
@@ -68,6 +69,8 @@ func (d Dimension) validate(i int) error {
 	switch {
 	case d.Name == "":
 		return fmt.Errorf("ratelimited: %s.Name is empty", field)
+	case !utf8.ValidString(d.Name):
+		return fmt.Errorf("ratelimited: %s.Name is %q, must be valid UTF-8", field, d.Name)
 	case d.Count == nil:
 		return fmt.Errorf("ratelimited: %s.Count is nil (dimension %q)", field, d.Name)
 	case d.Limit < 0:

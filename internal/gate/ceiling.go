@@ -2,6 +2,7 @@ package gate
 
 import (
 	"iter"
+	"math"
 	"time"
 
 	"github.com/headgate-go/headgate/budget"
@@ -10,7 +11,7 @@ import (
 // ceiling bounds what one flow or one request may hold at a time (slots) and
 // take per window (a share of every Dim). A flow over its ceiling is parked
 // whole; a call over its request's ceiling steps aside, so that the flow's
-// other requests pass it.
+// other requests pass it, and later calls of its request wait behind it.
 type ceiling struct {
 	key      string
 	flow     *flow // nil for a request
@@ -19,7 +20,9 @@ type ceiling struct {
 	share    float64
 	shares   []*budget.TokenBudget // per Dim; nil without a share
 
-	refs      int // a request's calls that are not over
+	refs      int   // a request's calls that are not over
+	member    *flow // a request's first flow
+	mixed     bool  // the request has calls in other flows, too
 	parked    queue
 	wakeAt    int64
 	wakeIndex int32 // 1 + index in Core.wakes
@@ -50,7 +53,7 @@ func (r *ceiling) setLimit(now time.Time, i int, limit int64) {
 }
 
 // blocks reports whether the ceiling forbids k now, and from when on time alone
-// would allow it (never if a slot must come back first).
+// would allow it (never if something must come back first).
 func (r *ceiling) blocks(c *Core, now time.Time, k *call) (bool, int64) {
 	if r == nil {
 		return false, 0
@@ -58,7 +61,7 @@ func (r *ceiling) blocks(c *Core, now time.Time, k *call) (bool, int64) {
 	if r.maxSlots > 0 && r.slots > 0 && r.slots+int64(k.slots) > r.maxSlots {
 		return true, never
 	}
-	at, blocked := int64(0), false
+	at, blocked := int64(math.MinInt64), false
 	for i, b := range r.shares {
 		if k.costs[i] <= 0 {
 			continue
@@ -68,7 +71,7 @@ func (r *ceiling) blocks(c *Core, now time.Time, k *call) (bool, int64) {
 			if t.IsZero() {
 				return true, never
 			}
-			at = max(at, int64(t.Sub(c.base)))
+			at = max(at, c.reading(t))
 		}
 	}
 	return blocked, at
@@ -119,6 +122,10 @@ func (c *Core) joinCeilings(k *call, f *flow, s *Spec) {
 		r = c.newCeiling(s.Request, c.cfg.RequestSlots, c.cfg.RequestShare)
 		c.requests[s.Request] = r
 	}
+	if r.refs == 0 {
+		r.member, r.mixed = f, false
+	}
+	r.mixed = r.mixed || r.member != f
 	r.refs++
 	k.request = r
 }
@@ -131,43 +138,47 @@ func (c *Core) leaveCeilings(k *call) {
 		return
 	}
 	r.refs--
-	c.unparkOne(r)
-	c.forgetRequest(r)
+	c.unpark(r)
+	if r.refs == 0 {
+		c.forgetRequest(r)
+	}
 }
 
 func (c *Core) forgetRequest(r *ceiling) {
-	if r.refs > 0 {
-		return
+	r.member = nil
+	if c.forgettable(r) {
+		delete(c.requests, r.key)
 	}
-	if at := r.full(c.time(c.last)); at.After(c.time(c.last)) {
-		c.wakeLater(r, int64(at.Sub(c.base)))
-		return
-	}
-	delete(c.requests, r.key)
 }
 
-// forgettable reports whether a flow's ceiling has nothing to remember. If it
+// forgettable reports whether an idle ceiling has nothing to remember. If it
 // has, it is looked at again when its shares are whole.
-func (r *ceiling) forgettable() bool {
-	c := r.flow.class.core
+func (c *Core) forgettable(r *ceiling) bool {
+	c.sleep(r)
 	now := c.time(c.last)
 	at := r.full(now)
 	if !at.After(now) {
 		return true
 	}
-	c.wakeLater(r, int64(at.Sub(c.base)))
+	c.wakeLater(r, c.reading(at))
 	return false
 }
 
+// wakeLater has the ceiling looked at again at a time that it alone decides.
 func (c *Core) wakeLater(r *ceiling, at int64) {
 	if at == never {
 		return
 	}
+	c.sleep(r)
+	r.wakeAt = at
+	c.wakes.push(r)
+}
+
+// sleep takes wakeLater back.
+func (c *Core) sleep(r *ceiling) {
 	if r.wakeIndex > 0 {
 		c.wakes.remove(int(r.wakeIndex - 1))
 	}
-	r.wakeAt = at
-	c.wakes.push(r)
 }
 
 // wake looks again at the ceilings whose time has come.
@@ -175,29 +186,33 @@ func (c *Core) wake(ns int64) {
 	for c.wakes.len() > 0 && c.wakes.items[0].wakeAt <= ns {
 		r := c.wakes.items[0]
 		c.wakes.remove(0)
-		c.unparkOne(r)
+		c.unpark(r)
 		switch f := r.flow; {
-		case f == nil:
+		case f == nil && r.refs == 0:
 			c.forgetRequest(r)
-		case f.busy == 0 && f.index == 0 && !f.dead:
-			f.class.forget(f)
+		case f != nil && f.busy == 0 && f.index == 0:
+			f.class.settle(f)
 		}
 	}
 }
 
-// unparkOne gives the flow, or the first parked call of the request, another
-// chance.
-func (c *Core) unparkOne(r *ceiling) {
+// unpark gives the flow, or the first parked call of the request, another
+// chance. The next one of the request has it when that one starts or ends;
+// but in a request with several flows one of them may be held up by something
+// else, so all have it.
+func (c *Core) unpark(r *ceiling) {
 	if f := r.flow; f != nil {
 		if f.parked {
-			f.parked = false
 			f.class.headChanged(f)
 		}
 		return
 	}
-	if k := r.parked.head; k != nil {
+	for k := r.parked.head; k != nil; k = r.parked.head {
 		r.parked.remove(k)
 		c.enqueue(k)
+		if !r.mixed {
+			return
+		}
 	}
 }
 
@@ -213,59 +228,84 @@ func (c *Core) overCeiling(now time.Time, k *call) bool {
 // setAside takes k, the head of its flow, out of the way if a ceiling forbids
 // it. A ceiling is nobody else's resource, so it blocks nobody else.
 func (c *Core) setAside(now time.Time, k *call) bool {
-	f := k.flow
-	if over, at := f.ceil.blocks(c, now, k); over {
-		f.parked = true
-		f.class.headChanged(f)
-		c.wakeLater(f.ceil, at)
-		return true
+	f, r := k.flow, k.request
+	over, at := r.blocks(c, now, k)
+	if r != nil && r.parked.head != nil && r.parked.head.seq < k.seq {
+		over, at = true, never // its turn comes after that one's
 	}
-	if over, at := k.request.blocks(c, now, k); over {
+	if over {
 		f.queue.remove(k)
 		f.class.headChanged(f)
 		k.state = stateParked
-		k.request.parked.insert(k)
-		c.wakeLater(k.request, at)
+		r.parked.insert(k)
+		c.wakeLater(r, at)
 		return true
 	}
-	return false
+	if over, at = f.ceil.blocks(c, now, k); over {
+		f.class.hide(f)
+		f.parked = true
+		c.wakeLater(f.ceil, at)
+	}
+	return over
 }
 
 func (c *Core) takeCeilings(now time.Time, k *call) {
-	for _, r := range [2]*ceiling{k.flow.ceil, k.request} {
-		if r == nil {
-			continue
-		}
+	n := len(c.dims)
+	if fl := k.flight; fl.shares == nil && (c.cfg.FlowShare > 0 || c.cfg.RequestShare > 0) {
+		fl.shares = make([]budget.Hold, 2*n)
+	}
+	for j, r := range k.ceilings() {
 		r.slots += int64(k.slots)
 		for i, b := range r.shares {
 			if k.costs[i] > 0 {
-				b.Take(now, k.costs[i])
+				k.flight.shares[j*n+i] = b.Take(now, k.costs[i])
 			}
 		}
-		if r.flow == nil {
-			c.unparkOne(r) // there may be room for one more
+	}
+	if k.request != nil {
+		c.unpark(k.request) // there may be room for one more
+	}
+}
+
+// ceilings are those of the call's flow (0) and of its request (1), where it has
+// them.
+func (k *call) ceilings() iter.Seq2[int, *ceiling] {
+	return func(yield func(int, *ceiling) bool) {
+		if r := k.flow.ceil; r != nil && !yield(0, r) {
+			return
+		}
+		if r := k.request; r != nil {
+			yield(1, r)
 		}
 	}
 }
 
 func (c *Core) freeCeilings(k *call) {
-	for _, r := range [2]*ceiling{k.flow.ceil, k.request} {
-		if r != nil {
-			r.slots -= int64(k.slots)
-			c.unparkOne(r)
-		}
+	for _, r := range k.ceilings() {
+		r.slots -= int64(k.slots)
+		c.unpark(r)
 	}
 }
 
 func (c *Core) settleCeilings(now time.Time, k *call, actual []int64) {
-	for _, r := range [2]*ceiling{k.flow.ceil, k.request} {
-		if r == nil {
-			continue
-		}
+	n := len(c.dims)
+	for j, r := range k.ceilings() {
 		for i, b := range r.shares {
-			// A bucket's hold is its cost, so the hold of the Dim stands for it.
-			b.Settle(now, k.flight.holds[i], actual[i])
+			if h := k.flight.shares[j*n+i]; h.Cost() > 0 || actual[i] > 0 {
+				b.Settle(now, h, actual[i])
+			}
 		}
-		c.unparkOne(r) // a refund may have made room
+		c.unpark(r) // a refund may have made room
+	}
+}
+
+// adjustCeilings books units that were reported late.
+func (c *Core) adjustCeilings(now time.Time, k *call, extra []int64) {
+	for _, r := range k.ceilings() {
+		for i, b := range r.shares {
+			if extra[i] > 0 {
+				b.Settle(now, budget.Hold{}, extra[i])
+			}
+		}
 	}
 }

@@ -19,19 +19,19 @@ import (
 	"github.com/headgate-go/headgate/budget"
 )
 
-// Never is a time in nanoseconds that does not come.
-const never = math.MaxInt64
-
 // MaxDims is the largest number of limiters that a Core can hold.
 const MaxDims = 15
 
 // Config describes a Core. It is taken as valid: the shell validates.
 type Config struct {
-	// Classes in a fixed order; a call names its class by index. At least one.
+	// Classes in a fixed order; a call names its class by index. At least one,
+	// at most 64.
 	Classes []Class
 	// Dims are the provider's limits. At most MaxDims.
 	Dims []Dim
 	// FIFO serves all calls in order of arrival, whatever their class and flow.
+	// The bounds of classes and flows are then off: the line is one flow of the
+	// first class. Those of requests stay.
 	FIFO bool
 	// FlowShare and RequestShare bound the part of every Dim that one flow or
 	// one request may take per window; 0 is no bound.
@@ -39,7 +39,8 @@ type Config struct {
 	// FlowSlots and RequestSlots bound the slots that one flow or one request
 	// may hold; 0 is no bound.
 	FlowSlots, RequestSlots int64
-	// MaxWaiting bounds the number of waiting calls; 0 is no bound.
+	// MaxWaiting bounds the number of waiting calls; 0 is no bound. A call that
+	// was admitted before it was full is requeued all the same.
 	MaxWaiting int
 	// Slots is the number of slots, at least 1.
 	Slots int64
@@ -49,9 +50,11 @@ type Config struct {
 type Class struct {
 	// Weight is the class's share relative to the others, above 0.
 	Weight float64
-	// MaxSlots is the most slots the class may hold; 0 is no bound.
+	// MaxSlots is the most slots the class may hold; 0 is no bound. A single
+	// call that is wider runs when the class holds nothing else.
 	MaxSlots int64
-	// MinSlots are kept free for the class when it does not use them.
+	// MinSlots are kept free for the class when it does not use them. While the
+	// gate has fewer slots than all minimums together, they shrink in proportion.
 	MinSlots int64
 }
 
@@ -80,7 +83,8 @@ type Spec struct {
 	Slots int32
 	// Costs are the units to take from each Dim, in the order of Config.Dims.
 	Costs []int64
-	// Deadline is when the call stops waiting; zero is never.
+	// Deadline is when the call stops waiting; zero is never. It may still start
+	// at that very instant, so a deadline of now is a call that does not wait.
 	Deadline time.Time
 	// Ready is kept with the call for the shell to find its waiter.
 	Ready chan struct{}
@@ -101,6 +105,14 @@ func (id ID) call() *call {
 	return id.c
 }
 
+// running returns the live running call, or nil.
+func (id ID) running() *call {
+	if k := id.call(); k != nil && k.state == stateRunning {
+		return k
+	}
+	return nil
+}
+
 // Ready is the channel that was given with the call.
 func (id ID) Ready() chan struct{} {
 	if c := id.call(); c != nil {
@@ -118,7 +130,7 @@ const (
 	stateParked        // over its request's ceiling
 	stateBacking       // in backoff until its not-before
 	stateRunning       // granted
-	stateFailed        // its deadline has passed
+	stateFailed        // its wait has failed
 )
 
 // resources is a set of resources: bit 0 the slots, bit 1+i the i-th Dim.
@@ -137,6 +149,7 @@ type call struct {
 	state    state
 	freed    bool // its slots are back
 	settled  bool
+	answered bool // Succeeded was told
 	seq      uint64
 	deadline int64
 	flow     *flow
@@ -153,6 +166,7 @@ type call struct {
 // flight is what only a running call has.
 type flight struct {
 	holds   []budget.Hold // per Dim
+	shares  []budget.Hold // per Dim of its flow's, then of its request's ceiling; nil without
 	rates   *rates        // with which it was charged
 	charged int64         // quota-nanoseconds, before the weights
 	used    int64         // the same as settled, without the slots' part
@@ -172,36 +186,39 @@ type rates struct {
 // Core decides which waiting call starts next. It is not safe for concurrent
 // use. The zero Core is not usable; see New.
 type Core struct {
+	clock
 	cfg     Config
-	base    time.Time
-	last    int64
 	classes []class
 	dims    []dim
 	rates   *rates
-	vtime   int64 // virtual time over the classes
-	largest int64 // largest recent charge over the classes, weighted
+	order   virtual // over the classes
 
 	limit    int64   // slots, as configured
 	share    float64 // part of limit in force
 	eff      int64   // limit in force: max(1, limit·share)
 	inUse    int64
 	lastCut  int64 // when share was cut
-	reserved int64 // sum of the classes' unused minimums
+	minimums int64 // sum of the classes' minimums in force
+	reserved int64 // the unused part of it
 
-	seq      uint64
-	waiting  int // queued + chosen + parked + backing
-	waitSlot int64
-	running  int
-	chosen   []*call
-	timers   heap[timer]
-	wakes    heap[*ceiling]
-	requests map[string]*ceiling
-	free     *call
-	freeLen  int
-	flights  *flight
-	plain    bool    // no ceilings are configured
-	holdTime float64 // EWMA of the time that a call holds its slots, in ns
-	rescale  int64   // when the shares are next looked at; never if all are 1
+	seq       uint64
+	waiting   int // queued + chosen + parked + backing
+	waitSlot  int64
+	running   int
+	lone      *call // the only call there is, as long as it is not booked; see company
+	loneClass *class
+	active    int  // classes with active flows
+	unfit     bool // a waiting call may need more than a limit that was lowered
+	chosen    []*call
+	timers    heap[timer]
+	wakes     heap[*ceiling]
+	requests  map[string]*ceiling
+	free      *call
+	freeLen   int
+	flights   *flight
+	plain     bool    // no ceilings are configured
+	holdTime  float64 // EWMA of the time that a call holds its slots, in ns
+	rescale   int64   // when the shares are next looked at; never if all are 1
 
 	grants []ID
 	failed []Failure
@@ -209,27 +226,30 @@ type Core struct {
 
 // New makes a Core from a valid Config.
 func New(cfg Config) *Core {
+	classes := append([]Class(nil), cfg.Classes...)
+	if cfg.FIFO { // one line, and nothing that bounds a part of it
+		cfg.FlowSlots, cfg.FlowShare = 0, 0
+		for i := range classes {
+			classes[i].MaxSlots, classes[i].MinSlots = 0, 0
+		}
+	}
+	cfg.Classes = classes
 	c := &Core{
-		cfg: cfg, limit: cfg.Slots, eff: cfg.Slots, share: 1,
+		cfg: cfg, limit: cfg.Slots, share: 1,
 		lastCut: -1, rescale: never, holdTime: float64(time.Second),
 	}
 	c.timers.moved = func(t timer, i int) { t.call.timer = int32(i + 1) }
-	c.timers.less = func(a, b timer) bool { return a.at < b.at }
+	c.timers.less = timer.before
 	c.wakes.moved = func(r *ceiling, i int) { r.wakeIndex = int32(i + 1) }
 	c.wakes.less = func(a, b *ceiling) bool { return a.wakeAt < b.wakeAt }
-	c.classes = make([]class, len(cfg.Classes))
+	c.classes = make([]class, len(classes))
 	for i := range c.classes {
-		c.classes[i].init(c, i, cfg.Classes[i])
-		c.reserved += cfg.Classes[i].MinSlots
+		c.classes[i].init(c, i, classes[i])
 	}
+	c.setShare(1)
 	c.dims = make([]dim, len(cfg.Dims))
 	for i := range c.dims {
-		c.dims[i] = dim{Limiter: cfg.Dims[i].Limiter, window: cfg.Dims[i].Window, headroom: cfg.Dims[i].Headroom, share: 1, lastCut: -1}
-		if d := &c.dims[i]; d.headroom <= 0 || d.headroom > 1 {
-			d.headroom = 1
-		} else {
-			d.Scale(time.Time{}, d.headroom)
-		}
+		c.dims[i].init(cfg.Dims[i])
 	}
 	c.newRates()
 	c.plain = cfg.FlowSlots <= 0 && cfg.FlowShare <= 0 && cfg.RequestSlots <= 0 && cfg.RequestShare <= 0
@@ -246,21 +266,6 @@ func (c *Core) newRates() {
 	}
 	c.rates = r
 }
-
-// at turns an instant into nanoseconds since the first one. Time never runs
-// backwards; the shell's instants are monotonic, a simulator's may not be.
-func (c *Core) at(now time.Time) int64 {
-	if c.base.IsZero() {
-		c.base = now
-		return 0
-	}
-	if ns := int64(now.Sub(c.base)); ns > c.last {
-		c.last = ns
-	}
-	return c.last
-}
-
-func (c *Core) time(ns int64) time.Time { return c.base.Add(time.Duration(ns)) }
 
 // Errors of Enqueue. The shell turns them into its typed errors.
 var (
@@ -290,184 +295,6 @@ type Refusal struct {
 	At time.Time
 }
 
-// Enqueue takes a call in. If it can start at once, granted is true. Otherwise
-// it waits, and the caller must call Poll. A refusal leaves no trace.
-func (c *Core) Enqueue(now time.Time, s Spec) (id ID, granted bool, refused Refusal) {
-	ns := c.at(now)
-	if ns >= c.rescale {
-		c.recover(now, ns)
-	}
-	if !c.plain {
-		c.wake(ns)
-	}
-	cl := &c.classes[0]
-	if c.cfg.FIFO {
-		s.Flow = ""
-	} else {
-		cl = &c.classes[s.Class]
-	}
-	k := c.newCall()
-	c.seq++
-	k.seq, k.slots, k.ready, k.deadline, k.need = c.seq, s.Slots, s.Ready, never, slotsBit
-	for i, cost := range s.Costs {
-		if cost > 0 {
-			k.need |= dimBit(i)
-			k.costs[i] = cost
-		}
-	}
-	if c.plain && c.waiting == 0 && cl.fits(c, k.slots) && c.lacks(now, ns, k) == 0 {
-		c.join(k, cl, &s)
-		c.start(now, ns, k)
-		return ID{k, k.gen}, true, Refusal{}
-	}
-	if refused = c.refuse(now, ns, k, s.Deadline); refused.Err != nil {
-		c.recycle(k)
-		return ID{}, false, refused
-	}
-	if !s.Deadline.IsZero() {
-		k.deadline = int64(s.Deadline.Sub(c.base))
-		c.timers.push(timer{k.deadline, k})
-	}
-	c.join(k, cl, &s)
-	c.countWaiting(k, 1)
-	c.enqueue(k)
-	return ID{k, k.gen}, false, Refusal{}
-}
-
-// refuse reports why k should not even wait.
-func (c *Core) refuse(now time.Time, ns int64, k *call, deadline time.Time) Refusal {
-	for i := range c.dims {
-		if cost := k.costs[i]; cost > c.dims[i].Max() {
-			return Refusal{Err: ErrNever, Dim: i}
-		}
-	}
-	if !deadline.IsZero() {
-		if !deadline.After(now) {
-			at, dim := c.earliest(now, ns, k)
-			return Refusal{Err: ErrDeadline, Dim: dim, At: at}
-		}
-		if at, dim := c.earliest(now, ns, k); at.After(deadline) {
-			return Refusal{Err: ErrTooLate, Dim: dim, At: at}
-		}
-	}
-	if c.cfg.MaxWaiting > 0 && c.waiting >= c.cfg.MaxWaiting {
-		return Refusal{Err: ErrFull, Dim: -1}
-	}
-	return Refusal{}
-}
-
-// earliest is the instant before which k cannot start even if every hold were
-// refunded and every slot came back now.
-func (c *Core) earliest(now time.Time, ns int64, k *call) (at time.Time, dim int) {
-	at, dim = now, -1
-	for i := range c.dims {
-		if k.need&dimBit(i) == 0 {
-			continue
-		}
-		d := &c.dims[i]
-		t, ok := d.Earliest(now, k.costs[i])
-		if !ok {
-			continue // a limit of 0 may be raised while the call waits
-		}
-		if d.closed(ns) {
-			t = laterOf(t, c.time(d.until))
-		}
-		if t.After(at) {
-			at, dim = t, i
-		}
-	}
-	return at, dim
-}
-
-func laterOf(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-// countWaiting books a call that starts or stops waiting.
-func (c *Core) countWaiting(k *call, sign int) {
-	c.waiting += sign
-	c.waitSlot += int64(sign) * int64(k.slots)
-	k.flow.class.waiting += sign
-	for i := range c.dims {
-		c.dims[i].queued += int64(sign) * k.costs[i]
-	}
-}
-
-// Cancel takes a waiting call out, without a trace. It reports false if the
-// call is not waiting: it was granted meanwhile, or has ended.
-func (c *Core) Cancel(now time.Time, id ID) bool {
-	k := id.call()
-	if k == nil || k.state == stateRunning || k.state == stateFailed {
-		return false
-	}
-	c.at(now)
-	c.remove(k)
-	c.leave(k)
-	c.recycle(k)
-	return true
-}
-
-// remove takes a waiting call out of wherever it waits.
-func (c *Core) remove(k *call) {
-	c.countWaiting(k, -1)
-	c.unlink(k)
-	if k.timer > 0 {
-		c.timers.remove(int(k.timer - 1))
-		k.timer = 0
-	}
-}
-
-// unlink takes a waiting call out of its queue.
-func (c *Core) unlink(k *call) {
-	f := k.flow
-	switch k.state {
-	case stateQueued:
-		first := f.queue.head == k
-		f.queue.remove(k)
-		if first {
-			f.class.headChanged(f)
-		}
-	case stateChosen:
-		for i := range c.chosen {
-			if c.chosen[i] == k {
-				c.chosen = append(c.chosen[:i], c.chosen[i+1:]...)
-				break
-			}
-		}
-		f.chosen = nil
-		f.class.headChanged(f)
-	case stateParked:
-		k.request.parked.remove(k)
-	}
-}
-
-// SetSlots changes the number of slots. Calls in flight keep theirs.
-func (c *Core) SetSlots(n int64) {
-	c.limit = max(n, 1)
-	c.setShare(c.share)
-	c.newRates()
-}
-
-func (c *Core) setShare(share float64) {
-	c.share = share
-	c.eff = max(1, int64(float64(c.limit)*share))
-}
-
-// SetLimit changes the units per window of a Dim.
-func (c *Core) SetLimit(now time.Time, i int, limit int64) {
-	c.at(now)
-	d := &c.dims[i]
-	d.SetLimit(now, limit)
-	d.Scale(now, d.headroom*d.share)
-	c.newRates()
-	for k := range c.ceilings() {
-		k.setLimit(now, i, limit)
-	}
-}
-
 const maxFree = 1024 // spare call records that are kept
 
 func (c *Core) newCall() *call {
@@ -482,9 +309,10 @@ func (c *Core) newCall() *call {
 
 // recycle ends the life of a call record; every ID of it becomes stale.
 func (c *Core) recycle(k *call) {
-	costs := k.costs
-	clear(costs)
-	*k = call{gen: k.gen + 1, costs: costs}
+	k.gen++
+	k.state, k.freed, k.settled, k.answered = stateFree, false, false, false
+	k.flow, k.request, k.prev, k.ready = nil, nil, nil, nil
+	k.claim = 0
 	if c.freeLen < maxFree {
 		k.next, c.free = c.free, k
 		c.freeLen++

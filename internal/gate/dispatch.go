@@ -1,15 +1,18 @@
 package gate
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/budget"
 )
 
-// lacks is the set of resources that k needs and cannot have now.
-func (c *Core) lacks(now time.Time, ns int64, k *call) resources {
+// lacks is the set of resources that k, a call of the given class, needs and
+// cannot have now.
+func (c *Core) lacks(now time.Time, ns int64, cl *class, k *call) resources {
 	var lack resources
-	if !c.slotsFit(k.slots) {
+	if !c.slotsFit(cl, k.slots) {
 		lack = slotsBit
 	}
 	for i := range c.dims {
@@ -26,38 +29,30 @@ func (c *Core) lacks(now time.Time, ns int64, k *call) resources {
 	return lack
 }
 
-// slotsFit: a call wider than the limit in force runs alone.
-func (c *Core) slotsFit(slots int32) bool {
-	return int64(slots) <= c.eff-c.inUse || c.inUse == 0
-}
-
-// when is the instant at which the Dims that k lacks allow it, as far as time
-// alone decides; never if something else must happen first.
+// when is the instant from which on the Dims allow k, as far as time alone
+// decides; never if something else must happen first.
 func (c *Core) when(now time.Time, ns int64, k *call) int64 {
-	at := int64(0)
+	if !c.slotsFit(k.flow.class, k.slots) {
+		return never
+	}
+	at := int64(math.MinInt64) // a limiter's clock may differ from ours
 	for i := range c.dims {
-		if k.claim&dimBit(i) == 0 {
+		if k.costs[i] <= 0 {
 			continue
 		}
 		d := &c.dims[i]
-		switch {
-		case d.shut && ns < d.until:
-			at = max(at, d.until)
-		case d.shut && d.probe != nil:
+		if d.shut && ns >= d.until && d.probe != nil {
 			return never
-		default:
-			ok, t := d.Fits(now, k.costs[i])
-			if ok {
-				continue
-			}
+		}
+		if ok, t := d.Fits(now, k.costs[i]); !ok {
 			if t.IsZero() {
 				return never
 			}
-			at = max(at, int64(t.Sub(c.base)))
+			at = max(at, c.reading(t))
 		}
-	}
-	if at == 0 {
-		return never
+		if d.closed(ns) {
+			at = max(at, d.until)
+		}
 	}
 	return at
 }
@@ -70,20 +65,30 @@ func (c *Core) when(now time.Time, ns int64, k *call) int64 {
 func (c *Core) Poll(now time.Time) (grants []ID, failed []Failure, next time.Time) {
 	ns := c.at(now)
 	c.grants, c.failed = c.grants[:0], c.failed[:0]
+	c.wake(ns)
 	if c.waiting == 0 {
+		c.unfit = false
 		return nil, nil, time.Time{}
 	}
 	if ns >= c.rescale {
 		c.recover(now, ns)
 	}
+	if c.unfit {
+		c.failUnfit()
+	}
 	c.expire(ns)
-	c.wake(ns)
 	at := c.dispatch(now, ns)
+	for c.expireNow(ns) {
+		at = c.dispatch(now, ns) // what they claimed is free
+	}
 	if c.timers.len() > 0 {
 		at = min(at, c.timers.items[0].at)
 	}
 	if c.wakes.len() > 0 {
 		at = min(at, c.wakes.items[0].wakeAt)
+	}
+	if len(c.chosen) > 0 {
+		at = min(at, c.rescale) // a cut that recovers raises what fits
 	}
 	if at == never || c.waiting == 0 {
 		return c.grants, c.failed, time.Time{}
@@ -91,58 +96,92 @@ func (c *Core) Poll(now time.Time) (grants []ID, failed []Failure, next time.Tim
 	return c.grants, c.failed, c.time(at)
 }
 
-// expire handles the timers that are due: a backoff that is over, a deadline.
+// expire handles the timers that are due: a backoff that is over goes back into
+// its queue, a deadline that has passed ends the wait. A deadline that is right
+// now does not: the call may still start.
 func (c *Core) expire(ns int64) {
 	for c.timers.len() > 0 && c.timers.items[0].at <= ns {
-		k := c.timers.items[0].call
-		if k.state == stateBacking && k.deadline > ns {
+		t := c.timers.items[0]
+		k := t.call
+		switch {
+		case k.state == stateBacking && t.at < k.deadline && ns <= k.deadline:
 			c.timers.remove(0)
-			k.timer = 0
+			c.comeBack(k)
 			if k.deadline != never {
 				c.timers.push(timer{k.deadline, k})
 			}
-			c.enqueue(k)
-			continue
+		case k.state == stateBacking || t.at < ns:
+			c.fail(k, false)
+		default:
+			return
 		}
-		c.fail(k, false)
 	}
 }
 
-// fail ends the wait of k.
+// comeBack puts a call whose backoff is over into its queue. If a later call of
+// its flow was chosen meanwhile, that one is not the flow's next any more.
+func (c *Core) comeBack(k *call) {
+	f := k.flow
+	if o := f.chosen; o != nil && o.seq > k.seq {
+		c.unclaim(slices.Index(c.chosen, o))
+		c.enqueue(o)
+	}
+	c.enqueue(k)
+	f.class.headChanged(f)
+}
+
+// expireNow ends the wait of the calls whose deadline is now and that could not
+// start. It reports whether there were any.
+func (c *Core) expireNow(ns int64) (any bool) {
+	for c.timers.len() > 0 && c.timers.items[0].at <= ns {
+		c.fail(c.timers.items[0].call, false)
+		any = true
+	}
+	return any
+}
+
+// fail ends the wait of k and reports it with the next answer of Poll.
 func (c *Core) fail(k *call, never bool) {
 	dim := -1
-	for i := range c.dims {
-		if c.dims[i].Max() < k.costs[i] || !never && k.claim&dimBit(i) != 0 {
-			dim = i
-			break
+	if never {
+		dim = c.tooLarge(k)
+	} else {
+		for i := range c.dims {
+			if k.claim&dimBit(i) != 0 {
+				dim = i
+				break
+			}
 		}
 	}
-	c.remove(k)
-	c.leave(k)
-	k.state = stateFailed
+	c.end(k)
 	c.failed = append(c.failed, Failure{ID: ID{k, k.gen}, Dim: dim, Never: never})
 }
 
-// neverFits reports whether a limit was lowered below what k needs. Such a call
-// must not block the line.
-func (c *Core) neverFits(k *call, lack resources) bool {
-	for i := range c.dims {
-		if lack&dimBit(i) != 0 && k.costs[i] > c.dims[i].Max() {
-			return true
-		}
-	}
-	return false
+// end ends the wait of k.
+func (c *Core) end(k *call) {
+	c.remove(k)
+	c.leave(k)
+	k.state = stateFailed
 }
 
-// enqueue puts a call into its flow's queue, by its first sequence number.
-func (c *Core) enqueue(k *call) {
-	k.state = stateQueued
-	f := k.flow
-	old := f.queue.head
-	f.queue.insert(k)
-	if f.queue.head != old {
-		f.class.headChanged(f)
-	}
+// pass is the state of one walk over the line.
+type pass struct {
+	claimed  resources // by calls that were chosen and lack something
+	claimers uint64    // the classes of those that claim slots; all if one must run alone
+	skipped  uint64    // the classes that a bound of their own blocks
+}
+
+// blocks reports whether k needs what was claimed before it. A class may use
+// the slots of its own minimum past a claim of others: they are not for them.
+func (p *pass) blocks(k *call) bool {
+	b := k.need & p.claimed
+	return b != 0 && (b != slotsBit || !p.reserve(k.flow.class, k.slots))
+}
+
+// reserve reports whether the class has so many slots of its minimum that no
+// claim covers.
+func (p *pass) reserve(cl *class, slots int32) bool {
+	return p.claimers&cl.bit == 0 && int64(slots) <= cl.unused
 }
 
 // dispatch starts calls in fair order. Those that were chosen before and lacked
@@ -151,86 +190,131 @@ func (c *Core) enqueue(k *call) {
 // blocks only heads that need a resource which it claims. It returns the next
 // instant at which time alone lets a chosen call start.
 func (c *Core) dispatch(now time.Time, ns int64) (next int64) {
-	var claimed resources
-	var skipped uint64 // classes whose own bounds block them in this pass
-	next = never
+	for {
+		var p pass
+		granted := len(c.grants)
+		c.serveChosen(now, ns, &p)
+		c.serveHeads(now, ns, &p)
+		if granted == len(c.grants) {
+			return c.nextStart(now, ns, false)
+		}
+		if c.plain || !slices.ContainsFunc(c.chosen, func(k *call) bool { return c.overCeiling(now, k) }) {
+			return c.nextStart(now, ns, true)
+		}
+		// A chosen call's request was served in another flow meanwhile: its claim
+		// must block nobody.
+	}
+}
 
+// serveChosen starts what it can of the calls that have a claim.
+func (c *Core) serveChosen(now time.Time, ns int64, p *pass) {
 	for i := 0; i < len(c.chosen); {
 		k := c.chosen[i]
-		if !c.plain && c.overCeiling(now, k) || c.slotsFit(k.slots) && !k.flow.class.fits(c, k.slots) {
-			c.unchoose(i) // back to the head of its flow, without a claim
+		if !c.plain && c.overCeiling(now, k) {
+			c.unclaim(i) // back into its flow, without a claim
+			c.enqueue(k)
+			k.flow.class.headChanged(k.flow) // though an older call may be ahead of it
 			continue
 		}
-		lack := c.lacks(now, ns, k)
-		if lack == 0 && k.need&claimed == 0 {
-			c.chosen = append(c.chosen[:i], c.chosen[i+1:]...)
-			k.flow.chosen = nil
-			k.flow.class.headChanged(k.flow)
-			c.grant(now, ns, k)
+		blocked := p.blocks(k)
+		fl, lack := c.take(now, ns, k, blocked)
+		if lack == 0 && !blocked {
+			c.unclaim(i)
+			c.grant(now, ns, k, fl)
 			continue
 		}
-		if c.neverFits(k, lack) {
-			c.fail(k, true)
-			continue
-		}
-		k.claim |= lack
-		claimed |= k.claim
-		next = min(next, c.when(now, ns, k))
+		k.claim = k.claim&^slotsBit | lack
+		c.claim(p, k)
 		i++
 	}
+}
 
-	for claimed&slotsBit == 0 {
-		f := c.pick(claimed, skipped)
+// serveHeads starts what it can of the others, and chooses those that lack
+// something.
+func (c *Core) serveHeads(now time.Time, ns int64, p *pass) {
+	for {
+		f := c.pick(p)
 		if f == nil {
-			break
+			return
 		}
-		k := f.queue.head
+		k, cl := f.queue.head, f.class
 		if !c.plain && c.setAside(now, k) {
 			continue
 		}
-		if c.slotsFit(k.slots) && !f.class.fits(c, k.slots) {
-			skipped |= f.class.bit
+		if !cl.underCap(k.slots) || p.blocks(k) {
+			p.skipped |= cl.bit
 			continue
 		}
-		lack := c.lacks(now, ns, k)
-		if c.neverFits(k, lack) {
-			c.fail(k, true)
-			continue
-		}
+		fl, lack := c.take(now, ns, k, false)
 		f.queue.remove(k)
 		if lack == 0 {
-			f.class.headChanged(f)
-			c.grant(now, ns, k)
+			c.grant(now, ns, k, fl)
 			continue
 		}
 		k.state, k.claim = stateChosen, lack
 		f.chosen = k
-		f.class.headChanged(f)
+		cl.pending += int64(k.slots)
+		cl.headChanged(f)
 		c.chosen = append(c.chosen, k)
-		claimed |= lack
-		next = min(next, c.when(now, ns, k))
+		c.claim(p, k)
+		p.skipped = 0 // a class may have another next call that needs none of that
+	}
+}
+
+// claim books what a chosen call claims: what it lacks now, and every unit that
+// it lacked before, or two limits that are full in turn would starve it. Slots
+// need no such memory: every call needs them, so it gets them in its turn.
+func (c *Core) claim(p *pass, k *call) {
+	p.claimed |= k.claim
+	if k.claim&slotsBit != 0 {
+		p.claimers |= k.flow.class.bit
+		if c.alone(k.flow.class, k.slots) {
+			p.claimers = ^uint64(0)
+		}
+	}
+}
+
+// nextStart is the next instant at which time alone lets a chosen call start.
+// Where others were granted since it was looked at, it may lack more than then.
+func (c *Core) nextStart(now time.Time, ns int64, granted bool) int64 {
+	next := int64(never)
+	var p pass
+	for _, k := range c.chosen {
+		if granted {
+			k.claim = k.claim&^slotsBit | c.lacks(now, ns, k.flow.class, k)
+		}
+		if !p.blocks(k) {
+			next = min(next, c.when(now, ns, k))
+		}
+		c.claim(&p, k)
 	}
 	return next
 }
 
-func (c *Core) unchoose(i int) {
+// unclaim takes the i-th chosen call out of the chosen ones.
+func (c *Core) unclaim(i int) {
 	k := c.chosen[i]
-	c.chosen = append(c.chosen[:i], c.chosen[i+1:]...)
+	copy(c.chosen[i:], c.chosen[i+1:])
+	c.chosen[len(c.chosen)-1] = nil
+	c.chosen = c.chosen[:len(c.chosen)-1]
 	k.claim = 0
 	k.flow.chosen = nil
-	c.enqueue(k)
+	k.flow.class.pending -= int64(k.slots)
 }
 
 // pick is the flow to be served next: the class with the least counter among
 // those that have a candidate, then the flow with the least counter in it.
-func (c *Core) pick(claimed resources, skipped uint64) *flow {
+func (c *Core) pick(p *pass) *flow {
 	var best *flow
 	for i := range c.classes {
 		cl := &c.classes[i]
-		if cl.waiting == 0 || skipped&cl.bit != 0 {
+		if cl.waiting == 0 || p.skipped&cl.bit != 0 {
 			continue
 		}
-		f := cl.top(claimed)
+		if p.claimed&slotsBit != 0 && !p.reserve(cl, 1) {
+			continue
+		}
+		f := cl.top(p.claimed &^ slotsBit)
 		switch {
 		case f == nil:
 		case best == nil, cl.vt < best.class.vt,
@@ -241,37 +325,48 @@ func (c *Core) pick(claimed resources, skipped uint64) *flow {
 	return best
 }
 
-// grant starts a call that waited.
-func (c *Core) grant(now time.Time, ns int64, k *call) {
+// grant starts a call that waited and was taken out of its queue.
+func (c *Core) grant(now time.Time, ns int64, k *call, fl *flight) {
 	c.countWaiting(k, -1)
 	if k.timer > 0 {
 		c.timers.remove(int(k.timer - 1))
-		k.timer = 0
 	}
-	k.claim = 0
-	c.start(now, ns, k)
+	k.flow.class.headChanged(k.flow)
+	c.start(now, ns, k, fl)
 	c.grants = append(c.grants, ID{k, k.gen})
 }
 
-// start takes slots and units for k, all at once, and charges its flow.
-func (c *Core) start(now time.Time, ns int64, k *call) {
-	fl := c.flights
-	if fl == nil {
-		fl = &flight{holds: make([]budget.Hold, len(c.dims))}
-	} else {
-		c.flights, fl.next = fl.next, nil
+// take takes the units that k needs from every Dim, or none. It returns what k
+// lacks; a nil flight beside nothing lacking means that the units are still to
+// be taken.
+func (c *Core) take(now time.Time, ns int64, k *call, blocked bool) (*flight, resources) {
+	if !blocked && c.slotsFit(k.flow.class, k.slots) {
+		fl := c.newFlight()
+		if _, ok := c.takeAll(now, fl.holds, k.costs); ok {
+			return fl, 0
+		}
+		fl.next, c.flights = c.flights, fl
 	}
-	fl.started, fl.rates = ns, c.rates
-	k.flight, k.state = fl, stateRunning
-	for i := range c.dims {
-		if k.costs[i] > 0 {
-			d := &c.dims[i]
-			fl.holds[i] = d.Take(now, k.costs[i])
-			if d.shut {
-				d.probe = k
+	return nil, c.lacks(now, ns, k.flow.class, k)
+}
+
+// start takes slots and units for k, all at once, and charges its flow. fl has
+// the units, if they are taken already.
+func (c *Core) start(now time.Time, ns int64, k *call, fl *flight) {
+	if fl == nil {
+		fl = c.newFlight()
+		for i := range c.dims {
+			fl.holds[i] = budget.Hold{}
+			if d := &c.dims[i]; k.costs[i] > 0 {
+				fl.holds[i] = d.Take(now, k.costs[i])
+				if d.shut {
+					d.probe = k
+				}
 			}
 		}
 	}
+	fl.started, fl.rates = ns, c.rates
+	k.flight, k.state = fl, stateRunning
 	c.running++
 	k.flow.class.use(c, int64(k.slots))
 	if !c.plain {

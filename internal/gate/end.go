@@ -9,13 +9,8 @@ import (
 // holdAlpha is the weight of one call in the moving average of slot time.
 const holdAlpha = 1.0 / 32
 
-// running returns the live running call of an ID, or nil.
-func (id ID) running() *call {
-	if k := id.call(); k != nil && k.state == stateRunning {
-		return k
-	}
-	return nil
-}
+// holdSample: of the calls that end alone, one in so many is timed.
+const holdSample = 64
 
 // Counted tells that the provider has counted the call by now at the latest.
 func (c *Core) Counted(now time.Time, id ID) {
@@ -34,6 +29,7 @@ func (c *Core) Counted(now time.Time, id ID) {
 // FreeSlot gives the call's slots back. It reports false if they were back
 // already.
 func (c *Core) FreeSlot(now time.Time, id ID) bool {
+	c.company()
 	k := id.running()
 	if k == nil || k.freed {
 		return false
@@ -44,8 +40,12 @@ func (c *Core) FreeSlot(now time.Time, id ID) bool {
 
 func (c *Core) freeSlot(ns int64, k *call) {
 	k.freed = true
-	k.flight.held = ns - k.flight.started
-	c.holdTime += (float64(max(k.flight.held, 1)) - c.holdTime) * holdAlpha
+	held := ns - k.flight.started
+	k.flight.held = held
+	if held < 1 {
+		held = 1 // an average of zeros would end among the slow denormal numbers
+	}
+	c.holdTime += (float64(held) - c.holdTime) * holdAlpha
 	k.flow.class.use(c, -int64(k.slots))
 	if !c.plain {
 		c.freeCeilings(k)
@@ -59,6 +59,7 @@ func (c *Core) freeSlot(ns int64, k *call) {
 // Config.Dims; nil settles at what was held. It reports false if the call was
 // settled already.
 func (c *Core) Settle(now time.Time, id ID, actual []int64) bool {
+	c.company()
 	k := id.running()
 	if k == nil || k.settled {
 		return false
@@ -101,22 +102,37 @@ func (c *Core) over(k *call) {
 }
 
 // Adjust books units that were reported after the call was settled. They are
-// spent already and go to the current window.
+// spent already and go to the current window. Its flow is charged for them as
+// if they had been a call of their own, which is never less than their part of
+// the dominant share.
 func (c *Core) Adjust(now time.Time, id ID, extra []int64) {
+	c.company()
 	k := id.running()
 	if k == nil || !k.settled {
 		return
 	}
 	c.at(now)
+	any := false
 	for i := range c.dims {
 		if extra[i] > 0 {
+			any = true
 			c.dims[i].Settle(now, budget.Hold{}, extra[i])
 		}
 	}
+	if !any {
+		return
+	}
+	if !c.plain {
+		c.adjustCeilings(now, k, extra)
+	}
+	more := min(k.flight.rates.charge(extra, 0), maxCharge-k.flight.used)
+	k.flight.used += more
 	if k.freed {
-		c.addService(k.flow, k.flow.class, k.flight.rates.charge(extra, 0))
-	} else {
-		k.flight.used += k.flight.rates.charge(extra, 0)
+		c.recharge(k.flow, k.flight.charged, k.flight.charged+more)
+		k.flight.charged += more
+		if f := k.flow; f.busy == 0 && f.index == 0 && !f.dead {
+			f.class.settle(f)
+		}
 	}
 }
 
@@ -124,6 +140,7 @@ func (c *Core) Adjust(now time.Time, id ID, extra []int64) {
 // settled is settled at what was held, a waiting call is cancelled. It reports
 // false if the call had ended before.
 func (c *Core) End(now time.Time, id ID) bool {
+	c.company()
 	k := id.call()
 	switch {
 	case k == nil:
@@ -146,40 +163,98 @@ func (c *Core) End(now time.Time, id ID) bool {
 	return true
 }
 
-// land keeps the flight record of a call for another one.
-func (c *Core) land(k *call) {
-	fl := k.flight
-	k.flight = nil
-	clear(fl.holds)
-	fl.rates = nil
-	fl.next, c.flights = c.flights, fl
-}
-
-// Requeue sends a running call back into the line: its slots are freed, its
-// units settled to actual (what the refused attempt cost), and it waits again,
-// with its first sequence number and its deadline, but not before the given
-// instant. It reports false if the call is not running.
-func (c *Core) Requeue(now time.Time, id ID, actual []int64, notBefore time.Time) bool {
+// Finish is FreeSlot, Settle and End in one step.
+func (c *Core) Finish(now time.Time, id ID, actual []int64) bool {
+	c.company()
 	k := id.running()
 	if k == nil {
-		return false
+		return c.End(now, id)
 	}
 	ns := c.at(now)
-	k.flow.busy++ // it stays active in between
-	if k.request != nil {
-		k.request.refs++
-	}
 	if !k.freed {
 		c.freeSlot(ns, k)
 	}
 	if !k.settled {
 		c.settle(now, k, actual)
 	}
-	k.flow.busy--
 	c.land(k)
-	k.freed, k.settled = false, false
-	c.countWaiting(k, 1)
+	c.recycle(k)
+	return true
+}
+
+// FinishLast is Finish for the last call of all, if its end needs no time: it
+// was the only one in line or in flight, so that nobody's order depends on how
+// long it took, and its limits can be settled without knowing when. It reports
+// false, with nothing changed, if that is not so.
+func (c *Core) FinishLast(id ID, actual []int64) bool {
+	k := id.running()
+	if k == nil || k != c.lone || k.seq%holdSample == 0 {
+		return false
+	}
+	fl := k.flight
+	for i := range c.dims {
+		d := &c.dims[i]
+		if !d.timeless || d.probe == k || actual != nil && actual[i] != k.costs[i] {
+			return false
+		}
+	}
+	for i := range c.dims {
+		if fl.holds[i].Cost() > 0 {
+			c.dims[i].Settle(time.Time{}, fl.holds[i], k.costs[i])
+		}
+	}
+	c.running--
+	c.lone = nil
+	c.land(k)
+	c.recycle(k)
+	return true
+}
+
+// land keeps the flight record of a call for another one.
+func (c *Core) land(k *call) {
+	fl := k.flight
+	k.flight = nil
+	if fl.shares != nil {
+		clear(fl.shares)
+	}
+	fl.next, c.flights = c.flights, fl
+}
+
+// Requeue sends a running call back into the line: its slots are freed, its
+// units settled to actual (what the refused attempt cost), and it waits again,
+// with its first sequence number and its deadline, but not before the given
+// instant. A backoff that does not end before the deadline ends with it. It
+// reports false if the call is not running.
+func (c *Core) Requeue(now time.Time, id ID, actual []int64, notBefore time.Time) bool {
+	c.company()
+	k := id.running()
+	if k == nil {
+		return false
+	}
+	ns := c.at(now)
+	if k.freed && k.settled { // its flow and its request may be forgotten
+		s := Spec{Flow: k.flow.key, FlowWeight: k.flow.weight}
+		if k.request != nil {
+			s.Request = k.request.key
+		}
+		c.join(k, k.flow.class, &s)
+	} else {
+		k.flow.busy++ // they stay active in between
+		if k.request != nil {
+			k.request.refs++
+		}
+		if !k.freed {
+			c.freeSlot(ns, k)
+		}
+		if !k.settled {
+			c.settle(now, k, actual)
+		}
+	}
+	c.land(k)
+	k.freed, k.settled, k.answered = false, false, false
 	k.state = stateBacking
-	c.timers.push(timer{min(max(int64(notBefore.Sub(c.base)), ns), k.deadline), k})
+	c.countWaiting(k, 1)
+	c.timers.push(timer{min(max(c.later(now, notBefore), ns), k.deadline), k})
+	c.unfit = c.unfit || c.tooLarge(k) >= 0
 	return true
 }

@@ -19,7 +19,9 @@ const (
 // dim is a Dim with its state.
 type dim struct {
 	budget.Limiter
-	window time.Duration
+	try      tryTaker // the same limiter, or nil
+	timeless bool     // settling what was held takes no time into account
+	window   time.Duration
 
 	shut   bool  // closed, or half-open after that
 	until  int64 // closed until then
@@ -34,17 +36,37 @@ type dim struct {
 	queued   int64   // units that waiting calls ask for
 }
 
+// tryTaker is a limiter that can take what fits in one step.
+type tryTaker interface {
+	TryTake(now time.Time, cost int64) (budget.Hold, bool)
+}
+
+func (d *dim) init(cfg Dim) {
+	*d = dim{Limiter: cfg.Limiter, window: cfg.Window, headroom: cfg.Headroom, share: 1, lastCut: -1}
+	d.try, _ = cfg.Limiter.(tryTaker)
+	_, d.timeless = cfg.Limiter.(*budget.TokenBudget)
+	if !(d.headroom > 0 && d.headroom < 1) {
+		d.headroom = 1
+		return
+	}
+	d.Scale(time.Time{}, d.headroom)
+}
+
 // closed reports whether the budget is closed for everybody.
 func (d *dim) closed(ns int64) bool { return d.shut && ns < d.until }
 
 // CloseBudget closes a Dim for every caller until the given instant. After it
 // the Dim is half-open: it lets one call through at a time until Succeeded.
-// Closing it again can only lengthen the time.
+// Closing it again can only lengthen the time. A call that was let through
+// before that has nothing to say about it.
 func (c *Core) CloseBudget(now time.Time, i int, until time.Time) {
 	ns := c.at(now)
 	d := &c.dims[i]
-	at := int64(until.Sub(c.base))
+	at := c.later(now, until)
 	d.count(ns)
+	if at > ns {
+		d.probe = nil
+	}
 	if !d.shut {
 		d.shut, d.until = true, at
 	}
@@ -62,12 +84,13 @@ func (d *dim) count(ns int64) {
 
 // Succeeded tells that the provider has begun to answer the call: the Dims for
 // which it was the probe open again, and a cut of the slots recovers by one
-// slot per limit's worth of successes.
+// slot per limit's worth of successes. Telling it again changes nothing.
 func (c *Core) Succeeded(now time.Time, id ID) {
 	k := id.running()
-	if k == nil {
+	if k == nil || k.answered {
 		return
 	}
+	k.answered = true
 	ns := c.at(now)
 	for i := range c.dims {
 		d := &c.dims[i]

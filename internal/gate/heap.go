@@ -78,6 +78,15 @@ type timer struct {
 	call *call
 }
 
+// before puts the end of a backoff before a deadline at the same time: the call
+// may still start then.
+func (t timer) before(u timer) bool {
+	if t.at != u.at {
+		return t.at < u.at
+	}
+	return t.call.state == stateBacking && u.call.state != stateBacking
+}
+
 // queue is a doubly linked list of calls in order of arrival.
 type queue struct{ head, tail *call }
 

@@ -33,6 +33,7 @@ type DimStats struct {
 
 // Stats takes a snapshot.
 func (c *Core) Stats(now time.Time) Stats {
+	c.company()
 	ns := c.at(now)
 	s := Stats{
 		Slots: c.eff, SlotLimit: c.limit, InUse: c.inUse, Running: c.running, Waiting: c.waiting,
@@ -62,6 +63,7 @@ func (c *Core) Stats(now time.Time) Stats {
 // slots and each limit need for the line and the call. It is a forecast, not a
 // bound: estimates may be settled lower, and a fair order may let it pass.
 func (c *Core) ExpectedWait(now time.Time, slots int32, costs []int64) time.Duration {
+	c.company()
 	ns := c.at(now)
 	wait := 0.0
 	if over := float64(c.waitSlot + int64(slots) - (c.eff - c.inUse)); over > 0 && c.inUse > 0 {
@@ -76,15 +78,18 @@ func (c *Core) ExpectedWait(now time.Time, slots int32, costs []int64) time.Dura
 			wait = max(wait, float64(d.until-ns))
 		}
 		rate := float64(d.Limit()) * d.headroom * d.share / float64(d.window)
-		if deficit := float64(d.queued + costs[i] - d.Level(now)); deficit > 0 && rate > 0 {
+		if deficit := float64(d.queued) + float64(costs[i]) - float64(d.Level(now)); deficit > 0 && rate > 0 {
 			wait = max(wait, deficit/rate)
 		}
 		if ok, at := d.Fits(now, costs[i]); !ok && !at.IsZero() {
 			wait = max(wait, float64(at.Sub(now)))
 		}
 	}
-	return time.Duration(min(wait, float64(never-1)))
+	return time.Duration(min(wait, float64(horizon)))
 }
 
 // HoldTime is the moving average of the time that a call holds its slots.
 func (c *Core) HoldTime() time.Duration { return time.Duration(c.holdTime) }
+
+// Waiting is the number of calls that wait.
+func (c *Core) Waiting() int { return c.waiting }

@@ -22,14 +22,9 @@ func (c *Core) Max(dim int) int64 { return c.dims[dim].Max() }
 // FailWaiting ends the wait of every waiting call. Each must be ended with End.
 func (c *Core) FailWaiting() []ID {
 	var ids []ID
-	fail := func(k *call) {
-		c.remove(k)
-		c.leave(k)
-		k.state = stateFailed
-		ids = append(ids, ID{k, k.gen})
-	}
 	for k := range c.waiters() {
-		fail(k)
+		c.end(k)
+		ids = append(ids, ID{k, k.gen})
 	}
 	return ids
 }

@@ -15,22 +15,13 @@ package genaimodel
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"iter"
-	"maps"
 	"net/http"
 
 	"github.com/headgate-go/headgate/ratelimited"
 	"github.com/headgate-go/headgate/retry"
 	"google.golang.org/genai"
 )
-
-// ErrIncomplete is yielded after the last item of a stream that ended cleanly
-// but without a finish reason: the connection was closed early and the answer is
-// not whole. The SDK takes it for a normal end. It also matches
-// io.ErrUnexpectedEOF.
-var ErrIncomplete = fmt.Errorf("genaimodel: the stream ended without a finish reason: %w", io.ErrUnexpectedEOF)
 
 // Request is a request to generate content.
 type Request struct {
@@ -52,11 +43,13 @@ type Model struct {
 var _ ratelimited.Model[*Request, *genai.GenerateContentResponse] = (*Model)(nil)
 
 // New returns the model of that name. It returns an error if the client is nil
-// or the name is empty.
+// or was not made by genai.NewClient, or if the name is empty.
 func New(client *genai.Client, name string) (*Model, error) {
 	switch {
 	case client == nil:
 		return nil, errors.New("genaimodel: client is nil")
+	case client.Models == nil:
+		return nil, errors.New("genaimodel: client.Models is nil; make the client with genai.NewClient")
 	case name == "":
 		return nil, errors.New("genaimodel: name is empty")
 	}
@@ -70,7 +63,8 @@ func (m *Model) Name() string { return m.name }
 func (m *Model) GetGoogleLLMVariant() genai.Backend { return m.client.ClientConfig().Backend }
 
 // UsesTransport reports whether the client sends through a retry.Transport.
-// Package ratelimited asks.
+// Package ratelimited asks. It does not look into round trippers that wrap one;
+// say so then with ratelimited.WithTransport.
 func (m *Model) UsesTransport() bool {
 	c := m.client.ClientConfig().HTTPClient
 	if c == nil {
@@ -89,55 +83,69 @@ func (m *Model) UsesTransport() bool {
 // requests that nobody counts. An answer that asks to be continued is passed on
 // with its finish reason.
 //
-// A nil request is an error. Errors are the SDK's, and [ErrIncomplete].
+// An error is the last item. It is the SDK's own, or matches [ErrIncomplete] or
+// [ErrUnreadable]; a request that is nil, or that has a nil where the SDK needs
+// a value, is not sent, and the error names the field. The end of ctx ends the
+// call with an error that matches the context's, also where ctx has a cause,
+// which net/http reports instead.
 func (m *Model) GenerateContent(ctx context.Context, req *Request, stream bool) iter.Seq2[*genai.GenerateContentResponse, error] {
 	return func(yield func(*genai.GenerateContentResponse, error) bool) {
-		if req == nil {
-			yield(nil, errors.New("genaimodel: request is nil"))
+		if err := req.validate(); err != nil {
+			yield(nil, err)
 			return
 		}
 		name := req.Model
 		if name == "" {
 			name = m.name
 		}
-		config := private(req.Config)
-		if !stream {
-			resp, err := m.client.Models.GenerateContent(ctx, name, req.Contents, config)
-			yield(resp, err)
+		if stream {
+			m.stream(ctx, name, req, yield)
 			return
 		}
-		whole := false
-		for resp, err := range m.client.Models.GenerateContentStream(ctx, name, req.Contents, config) {
-			whole = whole || err != nil || finished(resp)
-			if !yield(resp, err) {
-				return
-			}
-		}
-		if !whole {
-			yield(nil, ErrIncomplete)
-		}
+		resp, err := m.unary(ctx, name, req)
+		yield(resp, err)
 	}
 }
 
-// finished reports whether a chunk ends the answer: a candidate has a reason to
-// have finished, or the prompt was blocked.
-func finished(resp *genai.GenerateContentResponse) bool {
-	if resp == nil {
-		return false
-	}
-	if resp.PromptFeedback != nil && resp.PromptFeedback.BlockReason != "" {
-		return true
-	}
-	for _, c := range resp.Candidates {
-		if c != nil && c.FinishReason != "" {
-			return true
+func (m *Model) unary(ctx context.Context, name string, req *Request) (resp *genai.GenerateContentResponse, err error) {
+	defer func() {
+		if misread := recovered(recover()); misread != nil {
+			resp, err = nil, misread
 		}
-	}
-	return false
+	}()
+	resp, err = m.client.Models.GenerateContent(ctx, name, req.Contents, private(req.Config))
+	return resp, reported(ctx, err)
 }
 
-// private returns a copy of everything that the SDK writes to: it sets the
-// headers of HTTPOptions and the role of SystemInstruction.
+func (m *Model) stream(ctx context.Context, name string, req *Request, yield func(*genai.GenerateContentResponse, error) bool) {
+	var seen answer
+	yielding := false // the consumer is at work: a panic is its own
+	defer func() {
+		if yielding {
+			return
+		}
+		if misread := recovered(recover()); misread != nil {
+			yield(nil, misread)
+		}
+	}()
+	for resp, err := range m.client.Models.GenerateContentStream(ctx, name, req.Contents, private(req.Config)) {
+		seen.add(resp)
+		yielding = true
+		more := yield(resp, reported(ctx, err))
+		if !more || err != nil {
+			return
+		}
+		yielding = false
+	}
+	if !seen.whole() {
+		yielding = true
+		yield(nil, ErrIncomplete)
+	}
+}
+
+// private returns a copy of everything that the SDK writes to: it sets the role
+// of SystemInstruction and the headers of HTTPOptions, and may append to a list
+// of values that the caller's headers hold.
 func private(shared *genai.GenerateContentConfig) *genai.GenerateContentConfig {
 	config := &genai.GenerateContentConfig{}
 	if shared != nil {
@@ -147,8 +155,7 @@ func private(shared *genai.GenerateContentConfig) *genai.GenerateContentConfig {
 	if config.HTTPOptions != nil {
 		*options = *config.HTTPOptions
 	}
-	options.Headers = maps.Clone(options.Headers)
-	if options.Headers == nil {
+	if options.Headers = options.Headers.Clone(); options.Headers == nil {
 		options.Headers = http.Header{}
 	}
 	options.RetryOptions = &genai.HTTPRetryOptions{Attempts: genai.Ptr[int32](1)}

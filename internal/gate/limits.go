@@ -1,0 +1,110 @@
+package gate
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// slotsFit reports whether the class may take so many slots now. What other
+// classes have left of their minimums is kept free. Whatever the bounds, a call
+// may run when nothing else does: one that is wider than the limit in force runs
+// alone.
+func (c *Core) slotsFit(cl *class, slots int32) bool {
+	return int64(slots) <= c.eff-c.inUse-(c.reserved-cl.unused) || c.inUse == 0
+}
+
+// alone reports whether a call of the class can start only when nothing else
+// runs.
+func (c *Core) alone(cl *class, slots int32) bool {
+	return int64(slots) > c.eff-(c.minimums-cl.minimum)
+}
+
+// underCap reports whether the class's cap allows so many more slots.
+func (cl *class) underCap(slots int32) bool {
+	taken := cl.inUse + cl.pending
+	return cl.cfg.MaxSlots <= 0 || taken == 0 || taken+int64(slots) <= cl.cfg.MaxSlots
+}
+
+// use books slots that the class takes (or gives back, if negative).
+func (cl *class) use(c *Core, slots int64) {
+	c.inUse += slots
+	cl.inUse += slots
+	if cl.minimum == 0 && cl.unused == 0 {
+		return
+	}
+	unused := max(0, cl.minimum-cl.inUse)
+	c.reserved += unused - cl.unused
+	cl.unused = unused
+}
+
+// SetSlots changes the number of slots. Calls in flight keep theirs.
+func (c *Core) SetSlots(n int64) {
+	c.limit = max(n, 1)
+	c.setShare(c.share)
+	c.newRates()
+}
+
+// setShare puts a part of the slots in force. The minimums shrink where they no
+// longer leave a slot for everybody: a class without a minimum must not wait
+// until the others hold nothing at all.
+func (c *Core) setShare(share float64) {
+	c.share = share
+	c.eff = max(1, int64(float64(c.limit)*share))
+	total := int64(0)
+	for i := range c.classes {
+		total += c.classes[i].cfg.MinSlots
+	}
+	room := c.eff
+	for range 2 {
+		least := int64(never)
+		c.minimums = 0
+		for i := range c.classes {
+			cl := &c.classes[i]
+			if cl.minimum = cl.cfg.MinSlots; total > room {
+				cl.minimum = cl.cfg.MinSlots * room / total
+			}
+			c.minimums += cl.minimum
+			least = min(least, cl.minimum)
+		}
+		if least > 0 || c.minimums < c.eff {
+			break
+		}
+		room = c.eff - 1
+	}
+	for i := range c.classes {
+		c.classes[i].use(c, 0)
+	}
+}
+
+// SetLimit changes the units per window of a Dim. A waiting call that can no
+// longer ever fit fails with the next Poll.
+func (c *Core) SetLimit(now time.Time, i int, limit int64) {
+	c.at(now)
+	d := &c.dims[i]
+	before := d.Max()
+	d.SetLimit(now, limit)
+	d.Scale(now, d.headroom*d.share)
+	c.newRates()
+	c.unfit = c.unfit || d.Max() < before
+	for r := range c.ceilings() {
+		r.setLimit(now, i, limit)
+		c.unpark(r)
+	}
+}
+
+// failUnfit ends the wait of the calls that no longer ever fit, in order of
+// arrival. Wherever in line they are, they would block it.
+func (c *Core) failUnfit() {
+	c.unfit = false
+	var unfit []*call
+	for k := range c.waiters() {
+		if c.tooLarge(k) >= 0 {
+			unfit = append(unfit, k)
+		}
+	}
+	slices.SortFunc(unfit, func(a, b *call) int { return cmp.Compare(a.seq, b.seq) })
+	for _, k := range unfit {
+		c.fail(k, true)
+	}
+}

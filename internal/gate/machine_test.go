@@ -1,0 +1,403 @@
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/headgate-go/headgate/budget"
+)
+
+// machine does the same to a Core and to the reference, chosen at random, and
+// compares all that they answer.
+type machine struct {
+	t     failer
+	data  []uint16 // all randomness; the machine stops when it is used up
+	cfg   Config
+	core  *Core
+	ref   *reference
+	spies []*spy
+	now   time.Time
+	live  []pairing
+	stale []ID
+	steps bool // the clock may step backwards
+	mixed bool // requests have calls in several flows
+	next  time.Time
+	fresh bool // next is right: nothing has happened since the Core was polled
+}
+
+// failer is what the machine needs of a test.
+type failer interface {
+	Helper()
+	Logf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// pairing is one call in both.
+type pairing struct {
+	id ID
+	k  *refCall
+}
+
+// spy is a limiter of the Core. It knows which holds are open, and hands on what
+// changes the limit itself to the twin.
+type spy struct {
+	budget.Limiter
+	t    failer
+	book *book
+	open map[budget.Hold]int
+	held int64
+}
+
+func (s *spy) Take(now time.Time, cost int64) budget.Hold {
+	h := s.Limiter.Take(now, cost)
+	s.open[h]++
+	s.held += h.Cost()
+	return h
+}
+
+func (s *spy) Counted(now time.Time, h budget.Hold) budget.Hold {
+	s.close(h)
+	h = s.Limiter.Counted(now, h)
+	s.open[h]++
+	s.held += h.Cost()
+	return h
+}
+
+func (s *spy) Settle(now time.Time, h budget.Hold, actual int64) {
+	if h.Cost() > 0 {
+		s.close(h)
+	}
+	s.Limiter.Settle(now, h, actual)
+}
+
+func (s *spy) close(h budget.Hold) {
+	if s.open[h]--; s.open[h] < 0 {
+		s.t.Fatalf("a hold of %d units was settled twice", h.Cost())
+	}
+	s.held -= h.Cost()
+}
+
+func (s *spy) SetLimit(now time.Time, limit int64) {
+	s.Limiter.SetLimit(now, limit)
+	s.book.twin.SetLimit(now, limit)
+	s.book.scale = 1
+}
+
+func (s *spy) Scale(now time.Time, share float64) {
+	s.Limiter.Scale(now, share)
+	s.book.twin.Scale(now, share)
+	s.book.scale = share
+}
+
+// Ways to make the limiters of a machine.
+func bucketOf(limit, burst int64) func() budget.Limiter {
+	return func() budget.Limiter {
+		b, err := budget.NewTokenBudget(budget.TokenBudgetConfig{Limit: limit, Burst: burst, Window: 10 * time.Second})
+		if err != nil {
+			panic(err)
+		}
+		return b
+	}
+}
+
+func windowOf(limit int64) func() budget.Limiter {
+	return func() budget.Limiter {
+		w, err := budget.NewWindowBudget(budget.WindowBudgetConfig{Limit: limit, Window: 10 * time.Second, Cell: time.Second})
+		if err != nil {
+			panic(err)
+		}
+		return w
+	}
+}
+
+// run does what the data says, and ends with nothing in hand.
+func run(t failer, data []uint16, s setting) {
+	t.Helper()
+	m := newMachine(t, data, s.cfg, s.limiters...)
+	m.mixed = s.mixed
+	for len(m.data) > 0 {
+		m.step()
+	}
+	m.drain()
+}
+
+// pick is a number in [0, n).
+func (m *machine) pick(n int) int {
+	if len(m.data) == 0 {
+		return 0
+	}
+	v := m.data[0]
+	m.data = m.data[1:]
+	return int(v) % n
+}
+
+func newMachine(t failer, data []uint16, cfg Config, limiters ...func() budget.Limiter) *machine {
+	m := &machine{t: t, data: data, now: time.Unix(1_000_000, 0)}
+	var books []*book
+	for _, limiter := range limiters {
+		b := &book{twin: limiter(), scale: 1}
+		s := &spy{Limiter: limiter(), t: t, book: b, open: make(map[budget.Hold]int)}
+		books, m.spies = append(books, b), append(m.spies, s)
+		cfg.Dims = append(cfg.Dims, Dim{Limiter: s, Window: 10 * time.Second})
+	}
+	m.cfg = cfg
+	m.core = New(cfg)
+	m.ref = newReference(cfg, books)
+	m.steps = cfg.FlowShare <= 0 && cfg.RequestShare <= 0
+	return m
+}
+
+// log is shown if the test fails.
+func (m *machine) log(format string, args ...any) {
+	m.t.Logf("%v: %s", m.now.Sub(time.Unix(1_000_000, 0)), fmt.Sprintf(format, args...))
+}
+
+// step does one thing at random.
+func (m *machine) step() {
+	m.t.Helper()
+	m.core.at(m.now)
+	m.ref.clock.at(m.now)
+	switch op := m.pick(40); {
+	case op < 12:
+		m.enqueue()
+	case op < 22:
+		m.onCall(op)
+	case op < 24:
+		m.requeue()
+	case op < 26:
+		m.onStale()
+	case op < 27:
+		m.core.SetSlots(m.change(m.ref.setSlots, 1, 10))
+	case op < 28:
+		m.setLimit()
+	case op < 30:
+		m.feedback()
+	case op < 31 && m.steps:
+		m.now = m.now.Add(-time.Duration(1001+m.pick(9000)) * time.Millisecond)
+		m.fresh = false
+	case op < 32:
+		m.toNext()
+	default:
+		m.now = m.now.Add(time.Duration(m.pick(1500)) * time.Millisecond)
+	}
+	if m.pick(3) > 0 {
+		m.poll()
+	}
+	m.check()
+}
+
+func (m *machine) change(set func(int64), low, n int) int64 {
+	v := int64(low + m.pick(n))
+	m.log("slots become %d", v)
+	set(v)
+	m.fresh = false
+	return v
+}
+
+var (
+	flowKeys    = []string{"", "a", "b", "c"}
+	flowWeights = []float64{0, 1, 2, 0.5}
+)
+
+// cost is sometimes nothing and sometimes more than there ever is.
+func (m *machine) cost(dim int) int64 {
+	limit := m.ref.books[dim].twin.Limit()
+	most := []int64{limit / 8, limit / 3, limit, limit, limit * 3 / 2}[m.pick(5)]
+	n := int64(m.pick(int(most) + 1))
+	if !m.ref.plain() {
+		n = max(n, 1) // see reference.head: a call that steps aside needs all
+	}
+	return n
+}
+
+func (m *machine) enqueue() {
+	s := Spec{Class: m.pick(len(m.cfg.Classes)), Slots: 1}
+	if m.pick(4) == 0 {
+		s.Slots = int32(1 + m.pick(6))
+	}
+	flow := m.pick(len(flowKeys))
+	s.Flow, s.FlowWeight = flowKeys[flow], flowWeights[flow]
+	if m.pick(3) > 0 {
+		s.Request = []string{"", "r", "s"}[m.pick(3)]
+		if s.Request != "" && !m.cfg.FIFO && !m.mixed {
+			s.Request += s.Flow + string(rune('0'+s.Class)) // requests of one flow
+		}
+	}
+	for i := range m.spies {
+		s.Costs = append(s.Costs, m.cost(i))
+	}
+	if m.pick(3) == 0 {
+		s.Deadline = m.now.Add(time.Duration(m.pick(12)-1) * 900 * time.Millisecond)
+	}
+	m.log("enqueue %+v", s)
+	id, granted, refused := m.core.Enqueue(m.now, s)
+	k, want, err := m.ref.enqueue(m.now, s)
+	if granted != want || !errors.Is(refused.Err, err) {
+		m.t.Fatalf("Enqueue(%+v): granted %v, refused %v; want %v, %v", s, granted, refused, want, err)
+	}
+	if err == nil {
+		m.live = append(m.live, pairing{id, k})
+	}
+	m.fresh = false
+}
+
+// actual is less than, more than, or just what was held; or nothing.
+func (m *machine) actual() []int64 {
+	if m.pick(4) == 0 {
+		return nil
+	}
+	list := make([]int64, len(m.spies))
+	for i := range list {
+		if m.pick(3) > 0 {
+			list[i] = m.cost(i)
+		}
+	}
+	return list
+}
+
+func (m *machine) same(what string, got, want bool) {
+	m.t.Helper()
+	if got != want {
+		m.t.Fatalf("%s answered %v, want %v", what, got, want)
+	}
+}
+
+// onCall does something with a call, whatever its state.
+func (m *machine) onCall(op int) {
+	if len(m.live) == 0 {
+		return
+	}
+	i := m.pick(len(m.live))
+	p := m.live[i]
+	m.fresh = false
+	m.log("operation %d on call %d", op, p.k.seq)
+	switch op {
+	case 12, 13:
+		m.same("FreeSlot", m.core.FreeSlot(m.now, p.id), m.ref.freeSlot(p.k))
+	case 14, 15:
+		actual := m.actual()
+		m.same("Settle", m.core.Settle(m.now, p.id, actual), m.ref.settle(m.now, p.k, actual))
+	case 16:
+		m.core.Counted(m.now, p.id)
+		m.ref.counted(m.now, p.k)
+	case 17:
+		if p.k.over() && !m.steps {
+			return // whether its flow is remembered hangs on its share
+		}
+		extra := make([]int64, len(m.spies))
+		for i := range extra {
+			extra[i] = int64(m.pick(20) - 5)
+		}
+		m.core.Adjust(m.now, p.id, extra)
+		m.ref.adjust(m.now, p.k, extra)
+	case 18:
+		waiting := p.k.waiting()
+		m.same("Cancel", m.core.Cancel(m.now, p.id), m.ref.cancel(p.k))
+		if waiting {
+			m.drop(i)
+		}
+	default:
+		m.same("End", m.core.End(m.now, p.id), m.ref.end(m.now, p.k))
+		m.drop(i)
+	}
+}
+
+// drop makes the ID of an ended call a stale one.
+func (m *machine) drop(i int) {
+	m.stale = append(m.stale, m.live[i].id)
+	m.live = slices.Delete(m.live, i, i+1)
+}
+
+func (m *machine) requeue() {
+	if len(m.live) == 0 {
+		return
+	}
+	p := m.live[m.pick(len(m.live))]
+	actual := m.actual()
+	notBefore := m.now.Add(time.Duration(m.pick(12)-3) * 700 * time.Millisecond)
+	m.log("requeue call %d, not before %v", p.k.seq, notBefore.Sub(m.now))
+	m.same("Requeue", m.core.Requeue(m.now, p.id, actual, notBefore), m.ref.requeue(m.now, p.k, actual, notBefore))
+	m.fresh = false
+}
+
+// onStale does to an ended call what nobody should.
+func (m *machine) onStale() {
+	if len(m.stale) == 0 {
+		return
+	}
+	id := m.stale[m.pick(len(m.stale))]
+	m.same("FreeSlot", m.core.FreeSlot(m.now, id), false)
+	m.same("Settle", m.core.Settle(m.now, id, nil), false)
+	m.same("Cancel", m.core.Cancel(m.now, id), false)
+	m.same("End", m.core.End(m.now, id), false)
+	m.same("Requeue", m.core.Requeue(m.now, id, nil, m.now), false)
+	m.core.Counted(m.now, id)
+	m.core.Succeeded(m.now, id)
+	m.core.Adjust(m.now, id, []int64{9, 9, 9})
+	m.core.CutSlots(m.now, id)
+	if len(m.spies) > 0 {
+		m.core.Cut(m.now, id, 0)
+	}
+}
+
+func (m *machine) setLimit() {
+	if len(m.spies) == 0 || !m.steps {
+		return // what a share was when its flow was forgotten cannot be told
+	}
+	i := m.pick(len(m.spies))
+	limit := int64(m.pick(150))
+	if m.pick(8) == 0 {
+		limit = 0
+	}
+	m.log("limit %d becomes %d", i, limit)
+	m.core.SetLimit(m.now, i, limit)
+	m.ref.newRates()
+	m.ref.unfit = true
+	m.fresh = false
+}
+
+func (m *machine) feedback() {
+	m.fresh = false
+	if len(m.live) == 0 || len(m.spies) == 0 {
+		return
+	}
+	p := m.live[m.pick(len(m.live))]
+	i := m.pick(len(m.spies))
+	what := m.pick(5)
+	m.log("feedback %d about limit %d, call %d", what, i, p.k.seq)
+	switch what {
+	case 0:
+		until := m.now.Add(time.Duration(m.pick(8)-1) * time.Second)
+		m.core.CloseBudget(m.now, i, until)
+		m.ref.closeBudget(m.now, i, until)
+	case 1:
+		m.core.Cut(m.now, p.id, i)
+	case 2:
+		m.core.CutSlots(m.now, p.id)
+		m.ref.cutSlots(p.k)
+	default:
+		m.core.Succeeded(m.now, p.id)
+		m.ref.succeeded(p.k)
+	}
+}
+
+// toNext goes to the instant that the Core asked for. Just before it nothing may
+// happen.
+func (m *machine) toNext() {
+	if !m.fresh || !m.next.After(m.now) {
+		m.poll()
+	}
+	next := m.next
+	if !next.After(m.now) || next.Sub(m.now) > time.Hour { // none, or time went past it
+		return
+	}
+	m.log("on to the next instant")
+	m.now = next.Add(-1)
+	if n := m.poll(); n > 0 {
+		m.t.Fatalf("%d calls started or failed before the instant at which Poll wanted to be called", n)
+	}
+	m.now = next
+	m.poll()
+}

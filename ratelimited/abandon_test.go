@@ -1,0 +1,183 @@
+package ratelimited_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-go/headgate/budget"
+	"github.com/headgate-go/headgate/ratelimited"
+	"github.com/headgate-go/headgate/usage"
+)
+
+// A consumer that pulls an item and forgets to stop holds a slot only as long
+// as its context lives. What it used by then is charged.
+func TestForgottenPullEndsWithItsContext(t *testing.T) {
+	for kind := range ledgers("", 0, 0) {
+		t.Run(kind, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				g := newGate(t, ratelimited.Config{Slots: 1, Headroom: 1, Profile: window(1000)})
+				l := ledgers("", 0, 0)[kind]
+				item := part("a")
+				item.UsageMetadata = used(25, 8)
+				llm := wrap(t, answers(0, item, final(25, 15)), g, ratelimited.WithBudgets(l))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				next, stop := iter.Pull2(llm.GenerateContent(ctx, hello(), true))
+				defer stop() // so that the test leaves no goroutine; too late for the call
+				if got, err, ok := next(); got != item || err != nil || !ok {
+					t.Fatalf("pulled %v, %v, %v", got, err, ok)
+				}
+				if s := g.Stats(); s.SlotsInUse != 1 {
+					t.Fatalf("%d slots in use, want 1", s.SlotsInUse)
+				}
+				waited := time.Now()
+				p, err := g.Acquire(t.Context(), ratelimited.Call{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d := time.Since(waited); d < 900*time.Millisecond || d > 1100*time.Millisecond {
+					t.Errorf("the slot came back after %v, want 1s: with the context", d)
+				}
+				p.Release()
+				mustBeIdle(t, g)
+				time.Sleep(time.Second)
+				l.expect(t, 0, 33)
+				if n := booked(t, g, "tokens"); n != 25 {
+					t.Errorf("the gate counts %d tokens, want 25", n)
+				}
+				if err := g.Close(t.Context()); err != nil {
+					t.Errorf("Close waits for a forgotten call: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A pull whose first item never comes: the context ends it in line and in
+// backoff as well.
+func TestPullEndsWithItsContextWhileItWaits(t *testing.T) {
+	for name, err := range map[string]error{"in line": nil, "in backoff": throttled(retryInfo("30s"))} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				g := newGate(t, ratelimited.Config{Slots: 1, Profile: gemini})
+				l := &ledger{}
+				if err == nil {
+					p, err := g.Acquire(t.Context(), ratelimited.Call{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer p.Release()
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				next, _ := iter.Pull2(wrap(t, refusesFirst(9, err), g, ratelimited.WithBudgets(l)).GenerateContent(ctx, hello(), true))
+				start := time.Now()
+				time.AfterFunc(time.Second, cancel)
+				if _, err, ok := next(); !ok || !errors.Is(err, context.Canceled) {
+					t.Errorf("pulled %v, %v; want the cancellation", err, ok)
+				}
+				if d := time.Since(start); d != time.Second {
+					t.Errorf("pulled for %v, want 1s", d)
+				}
+				l.expect(t, 0, 0)
+				if s := g.Stats(); s.Waiting != 0 {
+					t.Errorf("%d calls wait, want none", s.Waiting)
+				}
+				next() // lets the sequence come to its end
+			})
+		})
+	}
+}
+
+// Items that a model yields although the context has ended are passed on, and
+// what they report is booked: the larger reading, once.
+func TestUsageReportedAfterTheContextEndedIsBooked(t *testing.T) {
+	for name, test := range map[string]struct {
+		first  *LLMResponse
+		gate   int64
+		ledger int64
+	}{
+		"nothing was known":   {part("a"), 60, 75},
+		"some was known":      {&LLMResponse{Partial: true, UsageMetadata: used(25, 8)}, 60, 75},
+		"it was complete":     {final(25, 8), 60, 75},
+		"more was known then": {final(80, 20), 80, 100},
+	} {
+		for kind := range ledgers("", 0, 0) {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					g := newGate(t, ratelimited.Config{Slots: 1, Headroom: 1, Profile: window(1000)})
+					l := ledgers("", 0, 0)[kind]
+					last := final(60, 15)
+					llm := wrap(t, answers(0, test.first, last), g, ratelimited.WithBudgets(l))
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					var items []*LLMResponse
+					for item, err := range llm.GenerateContent(ctx, hello(), true) {
+						if err != nil {
+							t.Error(err)
+						}
+						items = append(items, item)
+						cancel()
+						synctest.Wait() // the context's end has ended the call by now
+						if s := g.Stats(); s.SlotsInUse != 0 || s.Running != 0 {
+							t.Errorf("after the context ended: %d slots in use", s.SlotsInUse)
+						}
+					}
+					if len(items) != 2 || items[1] != last {
+						t.Errorf("%d items passed, want both", len(items))
+					}
+					time.Sleep(time.Second)
+					l.expect(t, 0, test.ledger)
+					if n := booked(t, g, "tokens"); n != test.gate {
+						t.Errorf("the gate counts %d tokens, want %d", n, test.gate)
+					}
+					mustBeIdle(t, g)
+				})
+			})
+		}
+	}
+}
+
+// slowLocal is a ledger whose reservations say that they only touch memory, and
+// take their time all the same.
+type slowLocal struct{ *ledger }
+
+type slowEntry struct{ *entry }
+
+func (s slowLocal) Reserve(ctx context.Context, call budget.Call) (budget.Reservation, error) {
+	r, err := s.ledger.Reserve(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	return slowEntry{r.(*entry)}, nil
+}
+
+func (s slowEntry) Settle(ctx context.Context, u usage.Usage) error {
+	time.Sleep(time.Second)
+	return s.entry.Settle(ctx, u)
+}
+
+// While the context's end is still ending the call, its consumer may come to the
+// end of the sequence: the one waits for the other, and nothing is booked out of
+// order.
+func TestEndOfContextAndEndOfSequenceDoNotCross(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := newGate(t, ratelimited.Config{Slots: 1, Headroom: 1, Profile: window(1000), Logger: quiet()})
+		l := &ledger{}
+		llm := wrap(t, answers(0, part("a"), final(60, 15)), g, ratelimited.WithBudgets(slowLocal{l}))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for range llm.GenerateContent(ctx, hello(), true) {
+			cancel()
+			synctest.Wait() // the settlement has begun
+		}
+		if n := booked(t, g, "tokens"); n != 60 {
+			t.Errorf("the gate counts %d tokens, want 60", n)
+		}
+		l.expect(t, 0, 75)
+		mustBeIdle(t, g)
+	})
+}

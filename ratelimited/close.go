@@ -1,0 +1,84 @@
+package ratelimited
+
+import (
+	"context"
+	"time"
+)
+
+// Close ends admission and waits until every call in line and in flight has
+// ended and every queued settlement was made, or until ctx ends; then the calls
+// still in line, and those that come back into it from a refusal of the
+// provider, fail with an error that matches [ErrClosed]. Calls in flight are
+// never cut. It returns the context's error if something was left. Close may be
+// called again, to go on waiting, and by several goroutines.
+func (g *Gate) Close(ctx context.Context) error {
+	g.mu.Lock()
+	g.closed = true
+	drained := g.drained
+	if g.alive > 0 && drained == nil {
+		drained = make(chan struct{})
+		g.drained = drained
+	}
+	g.mu.Unlock()
+	var err error
+	if drained != nil {
+		select {
+		case <-drained:
+		case <-ctx.Done():
+			err = contextError(ctx)
+			g.failWaiting()
+		}
+	}
+	if e := g.settler.flush(ctx); err == nil {
+		err = e
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.timer != nil && g.alive == 0 {
+		g.timer.Stop()
+	}
+	return err
+}
+
+// failWaiting ends the wait of all calls in line, now and later.
+func (g *Gate) failWaiting() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cut = true
+	for _, id := range g.core.FailWaiting() {
+		close(id.Ready())
+	}
+}
+
+// enter tells that a call may have reservations open until exit; false if the
+// gate is closed.
+func (g *Gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.alive++
+	}
+	return !g.closed
+}
+
+// exit tells that the reservations of a call are closed, or in the settler's
+// queue.
+func (g *Gate) exit() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.gone()
+}
+
+// end books the end of a call and lets the next one in. mu is held.
+func (g *Gate) end(now time.Time) {
+	g.poll(now)
+	g.gone()
+}
+
+// gone counts one that Close waits for down. mu is held.
+func (g *Gate) gone() {
+	if g.alive--; g.alive == 0 && g.drained != nil {
+		close(g.drained)
+		g.drained = nil
+	}
+}

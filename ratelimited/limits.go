@@ -1,0 +1,62 @@
+package ratelimited
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headgate-go/headgate/internal/gate"
+)
+
+// ExpectedWait forecasts how long a call would wait if it arrived now and
+// everybody in line went first: queued units over the rate of each limit,
+// queued slots over the slots times the average time that a call holds them;
+// the largest of these. It is a forecast, not a bound. Of the call, only Slots
+// and Usage matter.
+func (g *Gate) ExpectedWait(call Call) time.Duration {
+	var costs [gate.MaxDims]int64
+	c := costs[:len(g.owner)]
+	g.admissionCosts(c, call.Usage)
+	now := g.now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.core.ExpectedWait(now, call.slots(), c)
+}
+
+// SetSlots changes the number of slots while the gate works. Calls in flight
+// keep theirs. It returns an error if n is not between 1 and 2³¹−1.
+func (g *Gate) SetSlots(n int64) error {
+	if n < 1 || n > maxSlots {
+		return fmt.Errorf("ratelimited: SetSlots: n is %d, must lie between 1 and %d", n, maxSlots)
+	}
+	now := g.now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.core.SetSlots(n)
+	g.poll(now)
+	return nil
+}
+
+// SetLimit changes the published limit of a dimension of the profile while the
+// gate works, in units per window; the headroom applies to it. A waiting call
+// that can no longer ever fit fails with a [NeverFitsError]. It returns an error
+// for a name that the profile does not have and for a negative limit.
+func (g *Gate) SetLimit(dimension string, limit int64) error {
+	if limit < 0 {
+		return fmt.Errorf("ratelimited: SetLimit: limit is %d (dimension %q), must not be negative", limit, dimension)
+	}
+	found := false
+	now := g.now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, d := range g.owner {
+		if g.cfg.Profile.Dimensions[d].Name == dimension {
+			found = true
+			g.core.SetLimit(now, i, limit)
+		}
+	}
+	if !found {
+		return fmt.Errorf("ratelimited: SetLimit: dimension is %q, which the profile %q does not have", dimension, g.cfg.Profile.Name)
+	}
+	g.poll(now)
+	return nil
+}
