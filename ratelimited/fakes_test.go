@@ -87,12 +87,19 @@ func (f *fakeLLM) GenerateContent(ctx context.Context, req *LLMRequest, _ bool) 
 		f.requests = append(f.requests, req)
 		f.starts = append(f.starts, time.Now())
 		f.mu.Unlock()
-		defer func() {
+		// A call is in flight until its answer is complete, as a provider sees it.
+		landed := sync.OnceFunc(func() {
 			f.mu.Lock()
 			f.running--
 			f.mu.Unlock()
-		}()
-		f.play(ctx, n, yield)
+		})
+		defer landed()
+		f.play(ctx, n, func(item *LLMResponse, err error) bool {
+			if err != nil || item != nil && !item.Partial {
+				landed()
+			}
+			return yield(item, err)
+		})
 	}
 }
 

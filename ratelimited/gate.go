@@ -39,7 +39,9 @@ type Gate struct {
 	retries retry.Budget
 	settler settler
 
-	line atomic.Bool // a hint, read without mu: calls wait in line
+	// Hints, read without mu.
+	line atomic.Bool // calls wait in line
+	long atomic.Bool // many do: see askAside
 
 	mu sync.Mutex
 	// mu guards all that follows. It is never held while something waits.
@@ -51,6 +53,7 @@ type Gate struct {
 	cut      bool          // a Close gave up waiting: nothing waits in line any more
 	drained  chan struct{} // closed once nothing runs or waits after Close
 	busy     bool          // what line was last set to
+	crowded  bool          // what long was last set to
 	scratch  []int64       // for the costs of a call that enters
 	alive    int           // calls in line or in flight, and those with open reservations
 }
@@ -141,7 +144,23 @@ func (g *Gate) Acquire(ctx context.Context, call Call) (Permit, error) {
 			return p, nil
 		}
 	}
-	return g.queue(ctx, &request{Call: call, raw: call.Usage}, maxWait)
+	var p place
+	var err error
+	if g.long.Load() {
+		p, err = g.askAside(ctx, &call, maxWait)
+	} else {
+		p, err = g.ask(ctx, &call, maxWait)
+	}
+	if err == nil && p.ready != nil {
+		err = g.wait(ctx, &p)
+	}
+	if g.metrics != nil {
+		g.observe(&call, &p, err)
+	}
+	if err != nil {
+		return Permit{}, err
+	}
+	return Permit{g, p.id}, nil
 }
 
 // start admits a call that need not wait, if it can be said with little work
@@ -167,20 +186,73 @@ func (g *Gate) start(ctx context.Context, call *Call) (Permit, bool) {
 	return p, ok
 }
 
-func (g *Gate) queue(ctx context.Context, r *request, maxWait *time.Duration) (Permit, error) {
-	if err := g.resolve(r); err != nil {
-		return Permit{}, err
+// ask takes a call in: it is admitted at once, or has its place in line. What
+// this needs is off the stack again while the call waits.
+//
+//go:noinline
+func (g *Gate) ask(ctx context.Context, call *Call, maxWait *time.Duration) (place, error) {
+	r := request{Call: *call, raw: call.Usage}
+	if err := g.resolve(&r); err != nil {
+		return place{}, err
 	}
-	g.begin(ctx, r, maxWait)
-	p, err := g.acquire(ctx, r)
+	g.begin(ctx, &r, maxWait)
+	return g.takeIn(ctx, &r)
+}
+
+// longLine is the number of waiting calls from which on others get in line
+// aside.
+const longLine = 1024
+
+// askAside is ask on another goroutine's stack. A goroutine's stack starts with
+// 2 kB and never shrinks back to that, and ask needs more; where many wait, it
+// is their memory that counts, not the microsecond that this takes.
+//
+//go:noinline
+func (g *Gate) askAside(ctx context.Context, call *Call, maxWait *time.Duration) (place, error) {
+	a := &aside{g: g, ctx: ctx, call: *call, maxWait: maxWait, done: make(chan struct{})}
+	go a.ask()
+	<-a.done
+	if a.panicked {
+		panic(a.panic)
+	}
+	return a.place, a.err
+}
+
+// aside is one askAside.
+type aside struct {
+	g        *Gate
+	ctx      context.Context
+	call     Call
+	maxWait  *time.Duration
+	done     chan struct{}
+	place    place
+	err      error
+	panicked bool
+	panic    any
+}
+
+func (a *aside) ask() {
+	a.panicked = true
+	defer func() {
+		if a.panicked { // in a function of the caller's: it is the caller's to meet
+			a.panic = recover()
+		}
+		close(a.done)
+	}()
+	a.place, a.err = a.g.ask(a.ctx, &a.call, a.maxWait)
+	a.panicked = false
+}
+
+// observe counts how an Acquire ended.
+//
+//go:noinline
+func (g *Gate) observe(call *Call, p *place, err error) {
 	switch {
-	case g.metrics == nil:
-	case err != nil:
-		g.metrics.refused(r.class, err)
-	default:
-		g.metrics.admitted(g.learner.agent(r.Agent), r.class, g.now().Sub(r.since))
+	case err == nil:
+		g.metrics.admitted(g.learner.agent(call.Agent), int(p.class), g.since(p))
+	case p.taken:
+		g.metrics.refused(int(p.class), err)
 	}
-	return p, err
 }
 
 // resolve checks what the call says about itself.
@@ -216,8 +288,21 @@ func (g *Gate) begin(ctx context.Context, r *request, maxWait *time.Duration) {
 
 // acquire waits in line.
 func (g *Gate) acquire(ctx context.Context, r *request) (Permit, error) {
+	p, err := g.takeIn(ctx, r)
+	if err == nil && p.ready != nil {
+		err = g.wait(ctx, &p)
+	}
+	if err != nil {
+		return Permit{}, err
+	}
+	return Permit{g, p.id}, nil
+}
+
+// takeIn admits a call at once or gives it its place in line.
+func (g *Gate) takeIn(ctx context.Context, r *request) (place, error) {
+	p := r.place(g)
 	if ctx.Done() != nil && ctx.Err() != nil {
-		return Permit{}, &WaitError{Err: contextError(ctx)}
+		return p, &WaitError{Err: contextError(ctx)}
 	}
 	var costs [gate.MaxDims]int64
 	n := len(g.owner)
@@ -237,30 +322,32 @@ func (g *Gate) acquire(ctx context.Context, r *request) (Permit, error) {
 	g.mu.Lock()
 	if g.closed {
 		g.mu.Unlock()
-		return Permit{}, &WaitError{Err: ErrClosed}
+		return p, &WaitError{Err: ErrClosed}
 	}
 	if spec.FlowWeight == 0 {
 		if id, ok := g.core.Start(now, spec.Class, spec.Flow, spec.Slots, costs[:n]); ok {
 			g.alive++
 			g.mu.Unlock()
-			return Permit{g, id}, nil
+			p.id = id
+			return p, nil
 		}
 	}
 	copy(g.scratch, costs[:n]) // what goes into the core's Spec would go to the heap
 	spec.Costs = g.scratch
 	id, granted, refused := g.core.Enqueue(now, spec)
+	p.id = id
 	if granted {
 		g.alive++
 		g.mu.Unlock()
-		return Permit{g, id}, nil
+		return p, nil
 	}
 	if refused.Err != nil {
 		err := g.refusal(now, refused, r, costs[:n])
 		g.mu.Unlock()
-		return Permit{}, err
+		return p, err
 	}
-	ready := make(chan struct{}, 1)
-	g.core.SetReady(id, ready)
+	p.ready = make(chan struct{}, 1)
+	g.core.SetReady(id, p.ready)
 	g.alive++
 	if g.core.Stuck() && (r.deadline.IsZero() || r.deadline.After(now)) {
 		g.arm(now, r.deadline) // it can only wait
@@ -269,10 +356,7 @@ func (g *Gate) acquire(ctx context.Context, r *request) (Permit, error) {
 		g.poll(now)
 	}
 	g.mu.Unlock()
-	if err := g.wait(ctx, id, ready, r); err != nil {
-		return Permit{}, err
-	}
-	return Permit{g, id}, nil
+	return p, nil
 }
 
 // slots is the number of slots that the call takes.
@@ -293,112 +377,6 @@ func (g *Gate) admissible(learned []int64, raw usage.Usage) {
 	}
 }
 
-// wait waits for the grant of id. The waiter that is granted while it gives up
-// hands the grant on.
-func (g *Gate) wait(ctx context.Context, id gate.ID, ready chan struct{}, r *request) error {
-	select {
-	case _, granted := <-ready:
-		if !granted {
-			return g.failed(ctx, id, r)
-		}
-		if ctx.Done() == nil || ctx.Err() == nil {
-			return nil
-		}
-	case <-ctx.Done():
-	}
-	err := &WaitError{Err: contextError(ctx)}
-	late := ctx.Err() == context.DeadlineExceeded
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := g.now()
-	err.Waited = now.Sub(r.since)
-	if late {
-		g.poll(now) // the core has the same deadline, and knows what was lacking
-		if f, ok := g.failures[id]; ok {
-			err.Limit, err.Expected = g.forecast(now, f.Dim, r, g.costs(id))
-		}
-	}
-	delete(g.failures, id)
-	g.core.Settle(now, id, zeros[:len(g.owner)]) // granted meanwhile: it was not used
-	if g.core.End(now, id) {
-		g.end(now)
-	}
-	return err
-}
-
-var zeros [gate.MaxDims]int64
-
-// failed makes the error of a wait that the core has ended.
-func (g *Gate) failed(ctx context.Context, id gate.ID, r *request) error {
-	var late error // why the deadline ended it, if it did
-	if r.byContext {
-		late = overdue(ctx, r.deadline.Sub(g.now()))
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := g.now()
-	f, ok := g.failures[id]
-	delete(g.failures, id)
-	var err error
-	switch {
-	case !ok:
-		err = &WaitError{Err: ErrClosed, Waited: now.Sub(r.since)}
-	case f.Never:
-		err = &NeverFitsError{Limit: g.limitName(f.Dim), Requested: g.core.Cost(id, f.Dim), Max: g.core.Max(f.Dim)}
-	default:
-		limit, expected := g.forecast(now, f.Dim, r, g.costs(id))
-		err = &WaitError{Err: late, Waited: now.Sub(r.since), Limit: limit, Expected: expected}
-	}
-	if g.core.End(now, id) {
-		g.end(now)
-	}
-	return err
-}
-
-// overdue is the reason why a context ends whose deadline has come, which the
-// gate's timer may have noticed first. It is worth a moment to learn the cause;
-// a context that does not keep to its deadline is not waited for.
-func overdue(ctx context.Context, left time.Duration) error {
-	if left <= 0 {
-		patience := time.NewTimer(10 * time.Millisecond)
-		defer patience.Stop()
-		select {
-		case <-ctx.Done():
-			return contextError(ctx)
-		case <-patience.C:
-		}
-	}
-	return context.DeadlineExceeded
-}
-
-// costs are those of a call that is not over. mu is held.
-func (g *Gate) costs(id gate.ID) []int64 {
-	costs := make([]int64, len(g.owner))
-	for i := range costs {
-		costs[i] = g.core.Cost(id, i)
-	}
-	return costs
-}
-
-// forecast says how long a call would wait if it arrived now, and for which
-// limit: dim, which it was found to lack, or the one with the longest wait. mu
-// is held.
-func (g *Gate) forecast(now time.Time, dim int, r *request, costs []int64) (limit string, expected time.Duration) {
-	expected = g.core.ExpectedWait(now, r.slots(), costs)
-	if dim < 0 {
-		longest := g.core.ExpectedWait(now, r.slots(), nil) // for slots
-		one := make([]int64, len(costs))
-		for i, cost := range costs {
-			one[i] = cost
-			if wait := g.core.ExpectedWait(now, r.slots(), one); wait > longest {
-				dim, longest = i, wait
-			}
-			one[i] = 0
-		}
-	}
-	return g.limitName(dim), expected
-}
-
 // refusal makes the error for a call that was not taken into the line. mu is
 // held.
 func (g *Gate) refusal(now time.Time, f gate.Refusal, r *request, costs []int64) error {
@@ -406,7 +384,7 @@ func (g *Gate) refusal(now time.Time, f gate.Refusal, r *request, costs []int64)
 		return &NeverFitsError{Limit: g.limitName(f.Dim), Requested: costs[f.Dim], Max: g.core.Max(f.Dim)}
 	}
 	err := &WaitError{}
-	err.Limit, err.Expected = g.forecast(now, f.Dim, r, costs)
+	err.Limit, err.Expected = g.forecast(now, f.Dim, r.slots(), costs)
 	if f.At.After(now) {
 		err.Expected = max(err.Expected, f.At.Sub(now))
 	}
@@ -446,6 +424,10 @@ func (g *Gate) noteLine() {
 	if busy := g.core.Waiting() > 0; busy != g.busy {
 		g.busy = busy
 		g.line.Store(busy)
+	}
+	if long := g.core.Waiting() >= longLine; long != g.crowded {
+		g.crowded = long
+		g.long.Store(long)
 	}
 }
 

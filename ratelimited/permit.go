@@ -237,7 +237,8 @@ func (g *Gate) maxHint() time.Duration {
 // what the refused attempt cost.
 func (p Permit) requeue(ctx context.Context, costs []int64, delay time.Duration, r *request) error {
 	g := p.g
-	ready := make(chan struct{}, 1)
+	at := r.place(g)
+	at.id, at.ready = p.id, make(chan struct{}, 1)
 	now := g.now()
 	g.mu.Lock()
 	if g.cut {
@@ -249,8 +250,8 @@ func (p Permit) requeue(ctx context.Context, costs []int64, delay time.Duration,
 		return &WaitError{Err: ErrClosed, Waited: now.Sub(r.since)}
 	}
 	g.core.Requeue(now, p.id, costs, now.Add(delay))
-	g.core.SetReady(p.id, ready)
+	g.core.SetReady(p.id, at.ready)
 	g.poll(now)
 	g.mu.Unlock()
-	return g.wait(ctx, p.id, ready, r)
+	return g.wait(ctx, &at)
 }

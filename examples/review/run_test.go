@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -101,6 +102,9 @@ func TestJSONIsOneObjectOnOneLineWithTheseFields(t *testing.T) {
 		if strings.Count(got.stdout, "\n") != 1 || !strings.HasSuffix(got.stdout, "\n") {
 			t.Fatalf("stdout %q, want one line", got.stdout)
 		}
+		if long := regexp.MustCompile(`_s":[0-9]+\.[0-9]{4,}`).FindString(got.stdout); long != "" {
+			t.Errorf("seconds with more than three decimals: %s", long)
+		}
 		var names []string
 		d := json.NewDecoder(strings.NewReader(got.stdout))
 		for {
@@ -149,6 +153,27 @@ func TestTheTableExplainsItself(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestTheTableOfASmallBurstSaysWhatIsSo(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string][]string{
+		"-users 1":                              {"A user clicks.", "had room for the whole burst"},
+		"-users 1 -tpm 10000":                   {"takes its whole click with it"},
+		"-users 2 -rpm 0 -tpm 0 -window bucket": {"2 users click", "unlimited requests and unlimited input tokens", "two quotas"},
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				got := invoke(t.Context(), memory, append(strings.Fields(args), "-speed", "1")...)
+				for _, w := range want {
+					if !strings.Contains(got.stdout, w) {
+						t.Errorf("the table does not say %q:\n%s", w, got.stdout)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestTheProgressOnATerminalIsOneLineARun(t *testing.T) {

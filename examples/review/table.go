@@ -84,7 +84,7 @@ func (r *report) writeJSON(w io.Writer) error {
 }
 
 // seconds has three decimals.
-func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
+func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1e3) / 1e3 }
 
 // quantile is the latency that a share q of the answered calls did not exceed
 // (nearest rank); 0 if none was answered.
@@ -96,14 +96,26 @@ func (r *result) quantile(q float64) time.Duration {
 	return r.latencies[max(rank, 1)-1]
 }
 
+// latency is a quantile as the table shows it.
+func (r *result) latency(q float64) string {
+	if len(r.latencies) == 0 {
+		return "-"
+	}
+	return tenths(r.quantile(q))
+}
+
 // text is the table and what it needs to be understood.
 func (r *report) text() string {
 	o := r.options
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d users click at once. Each click asks %d reviewers side by side and then a\n"+
+	click := fmt.Sprintf("%d users click at once", o.users)
+	if o.users == 1 {
+		click = "A user clicks"
+	}
+	fmt.Fprintf(&b, "%s. Each click asks %d reviewers side by side and then a\n"+
 		"synthesiser: %d calls, %s input and %d output tokens each. The quota is\n"+
 		"%s requests and %s input tokens a minute (%v window)%s.\n\n",
-		o.users, len(reviewers), o.calls(), grouped(promptTokens), outputTokens, limitText(o.rpm), limitText(o.tpm), o.window, r.where())
+		click, len(reviewers), o.calls(), grouped(promptTokens), outputTokens, limitText(o.rpm), limitText(o.tpm), o.window, r.where())
 
 	row := func(name string, value func(*result) string) {
 		fmt.Fprintf(&b, "  %-44s", name)
@@ -124,8 +136,8 @@ func (r *report) text() string {
 		}
 		return fmt.Sprintf("%.2f", run.makespan.Seconds()/run.bound.Seconds())
 	})
-	row("time of an answered call, wait included: p50", func(run *result) string { return tenths(run.quantile(0.5)) })
-	row("                                         p99", func(run *result) string { return tenths(run.quantile(0.99)) })
+	row("time of an answered call, wait included: p50", func(run *result) string { return run.latency(0.5) })
+	row("                                         p99", func(run *result) string { return run.latency(0.99) })
 	row("largest use of the quota in any minute", func(run *result) string { return fmt.Sprintf("%.0f %%", 100*run.maxWindowUse) })
 	b.WriteString("\n" + r.remark())
 	return b.String()
@@ -151,6 +163,9 @@ func (r *report) remark() string {
 	}
 	text := "Unlimited, a throttled reviewer takes its whole click with it. Through Headgate\n" +
 		"the calls wait in a fair line, and each is sent once, when the quota has room.\n"
+	if r.runs[0].throttled == 0 {
+		text = "The quota had room for the whole burst: nothing is throttled, gate or no gate.\n"
+	}
 	if o.window == gemini.Bucket {
 		text += "A bucket that is full at first lets up to two quotas through in a minute.\n"
 	}

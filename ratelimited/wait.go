@@ -1,0 +1,156 @@
+package ratelimited
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate-go/headgate/internal/gate"
+)
+
+// place is a call's place in line: what its waiter keeps while it waits. It is
+// small, because a hundred thousand may.
+type place struct {
+	id        gate.ID
+	ready     chan struct{} // nil: it was admitted at once
+	entered   time.Duration // when it entered the line, after the gate's epoch
+	deadline  time.Duration // when it must have left it
+	slots     int32
+	class     uint8 // index of its class
+	byContext bool  // the deadline is the context's
+	taken     bool  // the call was valid: its class is known
+}
+
+// place is the call's place before it has one.
+func (r *request) place(g *Gate) place {
+	p := place{
+		entered: r.since.Sub(g.epoch), slots: r.slots(),
+		class: uint8(r.class), byContext: r.byContext, taken: true,
+	}
+	if !r.deadline.IsZero() {
+		p.deadline = r.deadline.Sub(g.epoch)
+	}
+	return p
+}
+
+// time is the current time after the gate's epoch.
+func (g *Gate) time() time.Duration { return time.Since(g.epoch) }
+
+// since is how long ago the call entered the line.
+func (g *Gate) since(p *place) time.Duration { return g.time() - p.entered }
+
+// wait waits for the grant of a call in line.
+func (g *Gate) wait(ctx context.Context, p *place) error {
+	granted := true
+	select {
+	case _, granted = <-p.ready:
+		if granted && ctx.Err() == nil {
+			return nil
+		}
+	case <-ctx.Done():
+	}
+	if !granted {
+		return g.failed(ctx, p)
+	}
+	return g.giveUp(ctx, p)
+}
+
+// giveUp ends the wait of a call whose context has ended. If it was granted
+// meanwhile, the grant is handed on.
+//
+//go:noinline
+func (g *Gate) giveUp(ctx context.Context, p *place) error {
+	err := &WaitError{Err: contextError(ctx)}
+	late := ctx.Err() == context.DeadlineExceeded
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	err.Waited = g.since(p)
+	if late {
+		g.poll(now) // the core has the same deadline, and knows what was lacking
+		if f, ok := g.failures[p.id]; ok {
+			err.Limit, err.Expected = g.forecast(now, f.Dim, p.slots, g.costs(p.id))
+		}
+	}
+	delete(g.failures, p.id)
+	g.core.Settle(now, p.id, zeros[:len(g.owner)]) // granted meanwhile: it was not used
+	if g.core.End(now, p.id) {
+		g.end(now)
+	}
+	return err
+}
+
+var zeros [gate.MaxDims]int64
+
+// failed makes the error of a wait that the core has ended.
+//
+//go:noinline
+func (g *Gate) failed(ctx context.Context, p *place) error {
+	id := p.id
+	var late error // why the deadline ended it, if it did
+	if p.byContext {
+		late = overdue(ctx, p.deadline-g.time())
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	f, ok := g.failures[id]
+	delete(g.failures, id)
+	var err error
+	switch {
+	case !ok:
+		err = &WaitError{Err: ErrClosed, Waited: g.since(p)}
+	case f.Never:
+		err = &NeverFitsError{Limit: g.limitName(f.Dim), Requested: g.core.Cost(id, f.Dim), Max: g.core.Max(f.Dim)}
+	default:
+		limit, expected := g.forecast(now, f.Dim, p.slots, g.costs(id))
+		err = &WaitError{Err: late, Waited: g.since(p), Limit: limit, Expected: expected}
+	}
+	if g.core.End(now, id) {
+		g.end(now)
+	}
+	return err
+}
+
+// overdue is the reason why a context ends whose deadline has come, which the
+// gate's timer may have noticed first. It is worth a moment to learn the cause;
+// a context that does not keep to its deadline is not waited for.
+func overdue(ctx context.Context, left time.Duration) error {
+	if left <= 0 {
+		patience := time.NewTimer(10 * time.Millisecond)
+		defer patience.Stop()
+		select {
+		case <-ctx.Done():
+			return contextError(ctx)
+		case <-patience.C:
+		}
+	}
+	return context.DeadlineExceeded
+}
+
+// costs are those of a call that is not over. mu is held.
+func (g *Gate) costs(id gate.ID) []int64 {
+	costs := make([]int64, len(g.owner))
+	for i := range costs {
+		costs[i] = g.core.Cost(id, i)
+	}
+	return costs
+}
+
+// forecast says how long a call would wait if it arrived now, and for which
+// limit: dim, which it was found to lack, or the one with the longest wait. mu
+// is held.
+func (g *Gate) forecast(now time.Time, dim int, slots int32, costs []int64) (limit string, expected time.Duration) {
+	expected = g.core.ExpectedWait(now, slots, costs)
+	if dim < 0 {
+		longest := g.core.ExpectedWait(now, slots, nil) // for slots
+		one := make([]int64, len(costs))
+		for i, cost := range costs {
+			one[i] = cost
+			if wait := g.core.ExpectedWait(now, slots, one); wait > longest {
+				dim, longest = i, wait
+			}
+			one[i] = 0
+		}
+	}
+	return g.limitName(dim), expected
+}
