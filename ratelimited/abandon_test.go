@@ -11,6 +11,7 @@ import (
 	"github.com/headgate-go/headgate/budget"
 	"github.com/headgate-go/headgate/ratelimited"
 	"github.com/headgate-go/headgate/usage"
+	"google.golang.org/genai"
 )
 
 // A consumer that pulls an item and forgets to stop holds a slot only as long
@@ -180,4 +181,46 @@ func TestEndOfContextAndEndOfSequenceDoNotCross(t *testing.T) {
 		l.expect(t, 0, 75)
 		mustBeIdle(t, g)
 	})
+}
+
+// A pull that is forgotten at the item that completes the answer holds nothing
+// any more, with or without its usage, with or without a budget: nobody waits
+// for it, Close neither.
+func TestPullForgottenAtItsLastItemHoldsNothing(t *testing.T) {
+	done := &LLMResponse{Content: genai.NewContentFromText("end", genai.RoleModel)}
+	for name, item := range map[string]*LLMResponse{"with usage": final(25, 15), "without": done} {
+		for kind := range ledgers("", 0, 0) {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					g := newGate(t, ratelimited.Config{Slots: 1})
+					l := ledgers("", 0, 0)[kind]
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					for _, opts := range [][]ratelimited.Option{nil, {ratelimited.WithBudgets(l)}} {
+						next, stop := iter.Pull2(wrap(t, answers(0, item), g, opts...).GenerateContent(ctx, hello(), true))
+						defer stop() // too late for the call
+						if _, err, ok := next(); err != nil || !ok {
+							t.Fatal(err, ok)
+						}
+						if s := g.Stats(); s.SlotsInUse != 0 {
+							t.Errorf("%d slots in use at the last item", s.SlotsInUse)
+						}
+					}
+					cancel()
+					synctest.Wait()
+					ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+					defer stop()
+					if err := g.Close(ctx); err != nil {
+						t.Errorf("Close waits for forgotten calls: %v", err)
+					}
+					l.mu.Lock()
+					if l.held != 0 || l.spent == 0 {
+						t.Errorf("held %d, spent %d; want nothing held", l.held, l.spent)
+					}
+					l.mu.Unlock()
+					mustBeIdle(t, g)
+				})
+			})
+		}
+	}
 }

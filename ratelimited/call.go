@@ -38,6 +38,10 @@ type modelCall[Req, Resp any] struct {
 	entered  bool      // the gate was told that reservations may be open
 	stopped  bool      // the consumer wants no more
 	returned bool      // the model's sequence has come to its end
+	finished int       // the last attempt that is to yield no more
+	delay    time.Duration
+	cause    error       // the refusal after which the call is tried again, after delay
+	unwatch  func() bool // ends the watch over the context
 
 	mu sync.Mutex
 	// mu guards all that follows. The consumer's goroutine alone changes what is
@@ -104,10 +108,6 @@ func (c *modelCall[Req, Resp]) run(req Req) {
 	c.started = g.now()
 	c.phase = granted
 	g.metrics.admitted(c.agent, c.class, c.started.Sub(c.since))
-	if c.ctx.Done() != nil {
-		stop := context.AfterFunc(c.ctx, c.abandon)
-		defer stop()
-	}
 	g.retries.Call(c.since)
 	for {
 		delay, cause := c.attempt(req)
@@ -146,31 +146,45 @@ func (c *modelCall[Req, Resp]) attempt(req Req) (delay time.Duration, cause erro
 	if c.m.opts.transport {
 		ctx = retry.WithWritten(Pin(ctx), func() { c.requestWritten(n) })
 	}
-	over := false
-	c.returned = false
+	c.returned, c.delay, c.cause = false, 0, nil
 	c.m.inner.GenerateContent(ctx, req, c.stream)(func(resp Resp, err error) bool {
-		if over {
-			return false // an inner model that ignores false
-		}
-		more := false
-		if err != nil && c.items == 0 {
-			if delay, cause = c.refusal(err); cause == nil {
-				more = c.pass(resp, err)
-			}
-		} else if err != nil {
-			c.broken(err)
-			more = c.pass(resp, err)
-		} else if c.m.isNil(resp) {
-			return true // an item that is nothing is not passed on: frameworks trip over it
-		} else {
-			c.observe(resp)
-			more = c.pass(resp, nil)
-		}
-		over = !more
-		return more
+		return n > c.finished && c.item(n, resp, err)
 	})
 	c.returned = true
-	return delay, cause
+	return c.delay, c.cause
+}
+
+// item handles what the n-th attempt yields; false if it is to yield no more.
+func (c *modelCall[Req, Resp]) item(n int, resp Resp, err error) (more bool) {
+	switch {
+	case err != nil && c.items == 0:
+		if c.delay, c.cause = c.refusal(err); c.cause == nil {
+			more = c.pass(resp, err)
+		}
+	case err != nil:
+		c.broken(err)
+		more = c.pass(resp, err)
+	case c.m.isNil(resp):
+		return true // an item that is nothing is not passed on: frameworks trip over it
+	default:
+		c.observe(resp)
+		c.watch()
+		more = c.pass(resp, nil)
+	}
+	if !more {
+		c.finished = n
+	}
+	return more
+}
+
+// watch sees to it that the end of the context ends the call while the consumer
+// has the word: one that pulled an item and forgot to stop never comes back.
+// Where nothing is held any more there is nothing to watch.
+func (c *modelCall[Req, Resp]) watch() {
+	if c.unwatch != nil || c.booked || c.ctx.Done() == nil {
+		return
+	}
+	c.unwatch = context.AfterFunc(c.ctx, c.abandon)
 }
 
 // pass hands an item to the consumer.

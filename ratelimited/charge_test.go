@@ -85,7 +85,7 @@ func TestEndedCallIsCharged(t *testing.T) {
 		"server error": {play: fails(genai.APIError{Code: 500}), requests: 1},
 		"by a pointer": {play: fails(&genai.APIError{Code: 404}), requests: 1},
 		"per day":      {play: fails(throttled(quotaFailure(requestsPerDay))), requests: 1},
-		"hint too far": {play: fails(throttled(retryInfo("1h"))), requests: 1},
+		"hint too far": {play: fails(throttled(retryInfo("3600s"))), requests: 1},
 		// Sent, then ended before the first item: the input estimate.
 		"broken before an item":    {play: fails(errBroken), requests: 1, tokens: in, ledger: in, flags: usage.Estimated},
 		"cancelled before an item": {play: cancelled(0), requests: 1, tokens: in, ledger: in, flags: usage.Estimated},

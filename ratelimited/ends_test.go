@@ -125,8 +125,7 @@ func TestReservationIsBackAtOnceHoweverACallEnds(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				l := ledgers("user", 1000, 100)[kind]
 				g := newGate(t, ratelimited.Config{Slots: 1})
-				var f *fakeLLM
-				f = &fakeLLM{}
+				f := &fakeLLM{}
 				llm := wrap(t, f, g, ratelimited.WithBudgets(l))
 				fail := func(err error) func(context.Context, int, yields) {
 					return func(_ context.Context, _ int, yield yields) { yield(nil, err) }

@@ -91,8 +91,7 @@ func TestHintClosesTheNamedLimitForEverybody(t *testing.T) {
 func TestClosedLimitReopensWithOneCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		g := newGate(t, ratelimited.Config{Slots: 50, Profile: gemini, Retry: retry.Policy{MaxAttempts: 1}})
-		var f *fakeLLM
-		f = &fakeLLM{play: func(ctx context.Context, n int, yield yields) {
+		f := &fakeLLM{play: func(ctx context.Context, n int, yield yields) {
 			switch n {
 			case 1:
 				yield(nil, throttled(retryInfo("5s")))

@@ -69,7 +69,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 			Slots: 2, Headroom: 1, Registerer: r,
 			Profile: ratelimited.GeminiAPI(ratelimited.Quota{RequestsPerMinute: 1000, InputTokensPerMinute: 10_000}),
 			Classes: []ratelimited.Class{{Name: "normal"}, {Name: "batch"}},
-			Retry:   retry.Policy{Base: time.Hour, Cap: time.Hour}, // a backoff would show
+			Retry:   retry.Policy{Base: 1000 * time.Hour, Cap: 1000 * time.Hour}, // a backoff would show
 		})
 		f := &fakeLLM{name: "m"}
 		denying := &ledger{limit: 1, hold: 2}

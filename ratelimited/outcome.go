@@ -165,6 +165,9 @@ func (c *modelCall[Req, Resp]) abandon() {
 // end of the context had ended the call before, items may have followed, and
 // what they reported is booked now.
 func (c *modelCall[Req, Resp]) leave() {
+	if c.unwatch != nil {
+		c.unwatch()
+	}
 	c.finish()
 	c.mu.Lock()
 	if c.phase != abandoned {

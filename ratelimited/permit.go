@@ -96,10 +96,14 @@ func (p Permit) finish(costs []int64) {
 	}
 	now := g.now() // read while nobody is kept waiting for the lock
 	g.mu.Lock()
+	defer g.mu.Unlock()
+	last := g.core.Leave(p.id)
 	if g.core.Finish(now, p.id, costs) {
-		g.end(now)
+		g.poll(now)
 	}
-	g.mu.Unlock()
+	if last {
+		g.gone()
+	}
 }
 
 // abandon is finish for a call whose usage may still be reported: it can be
@@ -111,7 +115,10 @@ func (p Permit) abandon(costs []int64) {
 	defer g.mu.Unlock()
 	g.core.FreeSlot(now, p.id)
 	g.core.Settle(now, p.id, costs)
-	g.end(now)
+	g.poll(now)
+	if g.core.Leave(p.id) {
+		g.gone()
+	}
 }
 
 // drop forgets a call that was abandoned. One that never comes to it costs its
@@ -151,6 +158,9 @@ func (p Permit) progress(first, complete bool, costs []int64) {
 		}
 	}
 	g.poll(now)
+	if complete && costs != nil && g.core.Leave(p.id) {
+		g.gone() // nothing is held any more, even if the consumer never comes back
+	}
 }
 
 // refused tells the gate what a refusal of the provider means for everybody: a

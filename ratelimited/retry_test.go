@@ -31,7 +31,7 @@ var gemini = ratelimited.GeminiAPI(ratelimited.Quota{RequestsPerMinute: 1000, In
 func TestBackoffHoldsNoSlot(t *testing.T) {
 	t.Run("without a hint another call goes out", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
-			g := newGate(t, ratelimited.Config{Slots: 1, Profile: gemini, Retry: retry.Policy{Base: time.Hour, Cap: time.Hour}})
+			g := newGate(t, ratelimited.Config{Slots: 1, Profile: gemini, Retry: retry.Policy{Base: 1000 * time.Hour, Cap: 1000 * time.Hour}})
 			start := time.Now()
 			f := refusesFirst(1, throttled())
 			llm := wrap(t, f, g)
@@ -90,7 +90,7 @@ func TestBackoffHoldsNoSlot(t *testing.T) {
 	t.Run("cancelled in the middle of it", func(t *testing.T) {
 		for _, details := range [][]detail{nil, {retryInfo("2s")}} {
 			bubbleRun(t, "details", details, func(t *testing.T) {
-				g := newGate(t, ratelimited.Config{Slots: 1, Profile: gemini, Retry: retry.Policy{Base: time.Hour, Cap: time.Hour}})
+				g := newGate(t, ratelimited.Config{Slots: 1, Profile: gemini, Retry: retry.Policy{Base: 1000 * time.Hour, Cap: 1000 * time.Hour}})
 				f := refusesFirst(9, throttled(details...))
 				l := &ledger{}
 				llm := wrap(t, f, g, ratelimited.WithBudgets(l))

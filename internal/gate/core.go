@@ -160,6 +160,7 @@ type call struct {
 	costs    []int64   // per Dim
 	need     resources // what it needs
 	claim    resources // what it was found to lack since it was chosen
+	left     bool      // Leave was told
 	flight   *flight   // while it runs
 }
 
@@ -310,7 +311,7 @@ func (c *Core) newCall() *call {
 // recycle ends the life of a call record; every ID of it becomes stale.
 func (c *Core) recycle(k *call) {
 	k.gen++
-	k.state, k.freed, k.settled, k.answered = stateFree, false, false, false
+	k.state, k.freed, k.settled, k.answered, k.left = stateFree, false, false, false, false
 	k.flow, k.request, k.prev, k.ready = nil, nil, nil, nil
 	k.claim = 0
 	if c.freeLen < maxFree {

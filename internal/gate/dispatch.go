@@ -76,6 +76,7 @@ func (c *Core) Poll(now time.Time) (grants []ID, failed []Failure, next time.Tim
 	if c.unfit {
 		c.failUnfit()
 	}
+	println("POLL")
 	c.expire(ns)
 	at := c.dispatch(now, ns)
 	for c.expireNow(ns) {
@@ -238,6 +239,7 @@ func (c *Core) serveHeads(now time.Time, ns int64, p *pass) {
 			return
 		}
 		k, cl := f.queue.head, f.class
+		println("  pick", k.seq, "class", cl.bit, "claimed", p.claimed, "claimers", p.claimers, "cap", cl.underCap(k.slots), "blocks", p.blocks(k), "lacks", c.lacks(now, ns, cl, k), "unused", cl.unused)
 		if !c.plain && c.setAside(now, k) {
 			continue
 		}
@@ -303,22 +305,19 @@ func (c *Core) unclaim(i int) {
 }
 
 // pick is the flow to be served next: the class with the least counter among
-// those that have a candidate, then the flow with the least counter in it.
+// those that have a candidate (the first of them, if they are even), then the
+// flow with the least counter in it.
 func (c *Core) pick(p *pass) *flow {
 	var best *flow
 	for i := range c.classes {
 		cl := &c.classes[i]
-		if cl.waiting == 0 || p.skipped&cl.bit != 0 {
+		if cl.waiting == 0 || p.skipped&cl.bit != 0 || best != nil && cl.vt >= best.class.vt {
 			continue
 		}
 		if p.claimed&slotsBit != 0 && !p.reserve(cl, 1) {
 			continue
 		}
-		f := cl.top(p.claimed &^ slotsBit)
-		switch {
-		case f == nil:
-		case best == nil, cl.vt < best.class.vt,
-			cl.vt == best.class.vt && f.queue.head.seq < best.queue.head.seq:
+		if f := cl.top(p.claimed &^ slotsBit); f != nil {
 			best = f
 		}
 	}

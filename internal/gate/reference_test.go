@@ -328,12 +328,12 @@ func (r *reference) heads(now time.Time) (heads []*refCall) {
 	return heads
 }
 
-// sooner is the fair order: the class with the least counter, then the flow with
-// the least, then the call that came first.
+// sooner is the fair order: the class with the least counter, the first of those
+// that are even; in it the flow with the least, then the call that came first.
 func (r *reference) sooner(a, b *refCall) int {
 	ca, cb := r.classes[a.flow.class], r.classes[b.flow.class]
 	if a.flow.class != b.flow.class {
-		return cmp.Or(cmp.Compare(ca.at, cb.at), a.seq-b.seq)
+		return cmp.Or(cmp.Compare(ca.at, cb.at), a.flow.class-b.flow.class)
 	}
 	return cmp.Or(cmp.Compare(a.flow.at, b.flow.at), a.seq-b.seq)
 }

@@ -8,6 +8,18 @@ func (c *Core) SetReady(id ID, ready chan struct{}) {
 	}
 }
 
+// Leave tells that the shell counts a running call no longer, though its record
+// is kept for what may still be reported. It reports false if it was told
+// before, or if the call is not running.
+func (c *Core) Leave(id ID) bool {
+	k := id.running()
+	if k == nil || k.left {
+		return false
+	}
+	k.left = true
+	return true
+}
+
 // Cost is what the call takes from a Dim; 0 after its end.
 func (c *Core) Cost(id ID, dim int) int64 {
 	if k := id.call(); k != nil && dim >= 0 {
