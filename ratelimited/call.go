@@ -35,7 +35,6 @@ type modelCall[Req, Resp any] struct {
 	agent    string // label, bounded
 	permit   Permit
 	accounts []account // of the customer budgets
-	entered  bool      // the gate was told that reservations may be open
 	stopped  bool      // the consumer wants no more
 	returned bool      // the model's sequence has come to its end
 	finished int       // the last attempt that is to yield no more
@@ -56,6 +55,7 @@ type modelCall[Req, Resp any] struct {
 	answered Progress      // More until an item completed the answer
 	settled  usage.Usage   // what was settled when the answer was complete
 	booked   bool          // the reservations were settled, too
+	entered  bool          // the gate counts the reservations as open; changed by whoever closes them
 	refused  bool          // the provider refused the last attempt, before an item
 	sent     bool          // an attempt was begun and its end is not known to be "not sent"
 	outcome  label         // of the attempt, where an error has told it
@@ -259,7 +259,12 @@ func (c *modelCall[Req, Resp]) observe(resp Resp) {
 		c.bookAccounts(settle, used)
 		c.mu.Lock()
 		c.booked = true
+		open := c.entered
+		c.entered = false
 		c.mu.Unlock()
+		if open {
+			g.exit()
+		}
 	}
 }
 

@@ -324,7 +324,9 @@ func (g *Gate) takeIn(ctx context.Context, r *request) (place, error) {
 		g.mu.Unlock()
 		return p, &WaitError{Err: ErrClosed}
 	}
-	if spec.FlowWeight == 0 {
+	if spec.FlowWeight == 0 && (r.byContext || r.deadline.IsZero()) {
+		// Start does not note the deadline for a later wait; a context that
+		// ends needs no note.
 		if id, ok := g.core.Start(now, spec.Class, spec.Flow, spec.Slots, costs[:n]); ok {
 			g.alive++
 			g.mu.Unlock()

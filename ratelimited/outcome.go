@@ -295,6 +295,9 @@ func (c *modelCall[Req, Resp]) reserve(model string) error {
 // bill says so or they were never used, and tells the gate that none is open
 // any more.
 func (c *modelCall[Req, Resp]) closeAccounts(b bill) {
+	if len(c.m.opts.budgets) == 0 {
+		return
+	}
 	switch {
 	case b.booked:
 	case b.customer.IsZero():
@@ -302,7 +305,11 @@ func (c *modelCall[Req, Resp]) closeAccounts(b bill) {
 	default:
 		c.bookAccounts(settle, b.customer)
 	}
-	if c.entered {
+	c.mu.Lock()
+	open := c.entered
+	c.entered = false
+	c.mu.Unlock()
+	if open {
 		c.m.gate.exit()
 	}
 }

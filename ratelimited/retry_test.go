@@ -256,3 +256,32 @@ func TestOwnDenialIsNotRetried(t *testing.T) {
 		mustBeIdle(t, g)
 	})
 }
+
+// The bound on waiting holds for all attempts together: a call that was admitted
+// at once, was refused and came back into the line fails when its time is over,
+// though another caller's hint keeps the limit closed for longer.
+func TestRetryWaitsWithinMaxWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := newGate(t, ratelimited.Config{Slots: 2, Profile: gemini, MaxWait: ptr(5 * time.Second)})
+		f := refusesFirst(9, throttled(retryInfo("2s"), quotaFailure(requestsPerMinute)))
+		l := &ledger{}
+		llm := wrap(t, f, g, ratelimited.WithBudgets(l))
+		other := wrap(t, &fakeLLM{play: func(ctx context.Context, _ int, yield yields) {
+			_ = wait(ctx, time.Second)
+			yield(nil, throttled(retryInfo("50s"), quotaFailure(requestsPerMinute)))
+		}}, g)
+		go call(t.Context(), other, hello())
+		synctest.Wait()
+		start := time.Now()
+		err := call(t.Context(), llm, hello())
+		e := mustNotWait(t, err)
+		if d := time.Since(start); d != 5*time.Second || e.Waited != d || e.Limit != "requests" || e.Expected < 45*time.Second {
+			t.Errorf("failed after %v (told %v) for %q, expected wait %v; want 5s for requests, and the rest of 50s", d, e.Waited, e.Limit, e.Expected)
+		}
+		if v, ok := errors.AsType[genai.APIError](err); !ok || v.Code != 429 || f.count() != 1 {
+			t.Errorf("%d attempts, and the refusal is %v; want 1 and a 429", f.count(), v)
+		}
+		l.expect(t, 0, 0)
+		mustBeIdle(t, g)
+	})
+}

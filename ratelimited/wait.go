@@ -65,16 +65,21 @@ func (g *Gate) giveUp(ctx context.Context, p *place) error {
 	defer g.mu.Unlock()
 	now := g.now()
 	err.Waited = g.since(p)
+	dim, costs := -1, []int64(nil)
 	if late {
-		g.poll(now) // the core has the same deadline, and knows what was lacking
+		g.poll(now) // the core may have the same deadline, and know what was lacking
 		if f, ok := g.failures[p.id]; ok {
-			err.Limit, err.Expected = g.forecast(now, f.Dim, p.slots, g.costs(p.id))
+			dim = f.Dim
 		}
+		costs = g.costs(p.id)
 	}
 	delete(g.failures, p.id)
 	g.core.Settle(now, p.id, zeros[:len(g.owner)]) // granted meanwhile: it was not used
 	if g.core.End(now, p.id) {
 		g.end(now)
+	}
+	if late {
+		err.Limit, err.Expected = g.forecast(now, dim, p.slots, costs)
 	}
 	return err
 }

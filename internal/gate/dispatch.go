@@ -76,7 +76,6 @@ func (c *Core) Poll(now time.Time) (grants []ID, failed []Failure, next time.Tim
 	if c.unfit {
 		c.failUnfit()
 	}
-	println("POLL")
 	c.expire(ns)
 	at := c.dispatch(now, ns)
 	for c.expireNow(ns) {
@@ -191,20 +190,15 @@ func (p *pass) reserve(cl *class, slots int32) bool {
 // blocks only heads that need a resource which it claims. It returns the next
 // instant at which time alone lets a chosen call start.
 func (c *Core) dispatch(now time.Time, ns int64) (next int64) {
-	for {
+	for granted := -1; granted < len(c.grants); {
+		granted = len(c.grants)
 		var p pass
-		granted := len(c.grants)
 		c.serveChosen(now, ns, &p)
 		c.serveHeads(now, ns, &p)
-		if granted == len(c.grants) {
-			return c.nextStart(now, ns, false)
-		}
-		if c.plain || !slices.ContainsFunc(c.chosen, func(k *call) bool { return c.overCeiling(now, k) }) {
-			return c.nextStart(now, ns, true)
-		}
-		// A chosen call's request was served in another flow meanwhile: its claim
-		// must block nobody.
+		// Once more after a grant: who was chosen before it may lack more now, or
+		// be over the ceiling of a request that was served in another flow.
 	}
+	return c.nextStart(now, ns)
 }
 
 // serveChosen starts what it can of the calls that have a claim.
@@ -239,7 +233,6 @@ func (c *Core) serveHeads(now time.Time, ns int64, p *pass) {
 			return
 		}
 		k, cl := f.queue.head, f.class
-		println("  pick", k.seq, "class", cl.bit, "claimed", p.claimed, "claimers", p.claimers, "cap", cl.underCap(k.slots), "blocks", p.blocks(k), "lacks", c.lacks(now, ns, cl, k), "unused", cl.unused)
 		if !c.plain && c.setAside(now, k) {
 			continue
 		}
@@ -277,14 +270,10 @@ func (c *Core) claim(p *pass, k *call) {
 }
 
 // nextStart is the next instant at which time alone lets a chosen call start.
-// Where others were granted since it was looked at, it may lack more than then.
-func (c *Core) nextStart(now time.Time, ns int64, granted bool) int64 {
+func (c *Core) nextStart(now time.Time, ns int64) int64 {
 	next := int64(never)
 	var p pass
 	for _, k := range c.chosen {
-		if granted {
-			k.claim = k.claim&^slotsBit | c.lacks(now, ns, k.flow.class, k)
-		}
 		if !p.blocks(k) {
 			next = min(next, c.when(now, ns, k))
 		}

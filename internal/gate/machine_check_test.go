@@ -42,7 +42,7 @@ func (m *machine) poll() int {
 	if !next.IsZero() && !next.After(m.now) {
 		m.t.Fatalf("Poll at %v wants to be called next at %v, which is not later", m.now, next)
 	}
-	m.next, m.fresh = next, true
+	m.next, m.polled, m.fresh = next, m.now, true
 	m.noLostWaiter()
 	if again, late, then := m.core.Poll(m.now); len(again)+len(late) > 0 || !then.Equal(next) {
 		m.t.Fatalf("polled again at once it starts %d and fails %d more calls, next in %v instead of %v", len(again), len(late), then.Sub(m.now), next.Sub(m.now))
@@ -150,8 +150,16 @@ func (m *machine) check() {
 	}
 	m.equal("waiting calls", int64(c.waiting), int64(waiting))
 	m.equal("running calls", int64(c.running), int64(running))
-	m.equal("slots in use", c.inUse, r.inUse(-1))
 	m.equal("slots in force", c.eff, r.limit())
+	for i, s := range m.spies {
+		m.equal("units held", s.held, held[i])
+		m.equal("level of a limit", s.Level(m.now), r.books[i].twin.Level(m.now))
+	}
+	if c.lone != nil { // it is not booked yet
+		m.equal("running calls", int64(running), 1)
+		return
+	}
+	m.equal("slots in use", c.inUse, r.inUse(-1))
 	reserved := int64(0)
 	for i := range c.classes {
 		m.equal("slots in use by a class", c.classes[i].inUse, r.inUse(i))
@@ -161,10 +169,6 @@ func (m *machine) check() {
 	}
 	m.equal("reserved slots", c.reserved, reserved)
 	m.equal("virtual time", c.order.now, r.top.now)
-	for i, s := range m.spies {
-		m.equal("units held", s.held, held[i])
-		m.equal("level of a limit", s.Level(m.now), r.books[i].twin.Level(m.now))
-	}
 	for key, want := range r.flows {
 		f := &c.classes[key.class].shared
 		if key.flow != "" {

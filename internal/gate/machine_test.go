@@ -23,8 +23,13 @@ type machine struct {
 	stale []ID
 	steps bool // the clock may step backwards
 	mixed bool // requests have calls in several flows
-	next  time.Time
-	fresh bool // next is right: nothing has happened since the Core was polled
+
+	next   time.Time
+	polled time.Time
+	fresh  bool // next is right: nothing has happened since the Core was polled
+
+	lone   *refCall // started by Start, and counters before that
+	before counters
 }
 
 // failer is what the machine needs of a test.
@@ -55,6 +60,15 @@ func (s *spy) Take(now time.Time, cost int64) budget.Hold {
 	s.open[h]++
 	s.held += h.Cost()
 	return h
+}
+
+func (s *spy) TryTake(now time.Time, cost int64) (budget.Hold, bool) {
+	h, ok := s.Limiter.(tryTaker).TryTake(now, cost)
+	if ok {
+		s.open[h]++
+		s.held += h.Cost()
+	}
+	return h, ok
 }
 
 func (s *spy) Counted(now time.Time, h budget.Hold) budget.Hold {
@@ -144,6 +158,9 @@ func newMachine(t failer, data []uint16, cfg Config, limiters ...func() budget.L
 	}
 	m.cfg = cfg
 	m.core = New(cfg)
+	for i, s := range m.spies {
+		_, m.core.dims[i].timeless = s.Limiter.(*budget.TokenBudget)
+	}
 	m.ref = newReference(cfg, books)
 	m.steps = cfg.FlowShare <= 0 && cfg.RequestShare <= 0
 	return m
@@ -159,9 +176,11 @@ func (m *machine) step() {
 	m.t.Helper()
 	m.core.at(m.now)
 	m.ref.clock.at(m.now)
-	switch op := m.pick(40); {
+	switch op := m.pick(44); {
+	case op < 11:
+		m.enqueue(m.spec())
 	case op < 12:
-		m.enqueue()
+		m.start()
 	case op < 22:
 		m.onCall(op)
 	case op < 24:
@@ -174,10 +193,12 @@ func (m *machine) step() {
 		m.setLimit()
 	case op < 30:
 		m.feedback()
-	case op < 31 && m.steps:
+	case op < 33:
+		m.finishLast()
+	case op < 34 && m.steps:
 		m.now = m.now.Add(-time.Duration(1001+m.pick(9000)) * time.Millisecond)
 		m.fresh = false
-	case op < 32:
+	case op < 35:
 		m.toNext()
 	default:
 		m.now = m.now.Add(time.Duration(m.pick(1500)) * time.Millisecond)
@@ -212,7 +233,7 @@ func (m *machine) cost(dim int) int64 {
 	return n
 }
 
-func (m *machine) enqueue() {
+func (m *machine) spec() Spec {
 	s := Spec{Class: m.pick(len(m.cfg.Classes)), Slots: 1}
 	if m.pick(4) == 0 {
 		s.Slots = int32(1 + m.pick(6))
@@ -231,6 +252,11 @@ func (m *machine) enqueue() {
 	if m.pick(3) == 0 {
 		s.Deadline = m.now.Add(time.Duration(m.pick(12)-1) * 900 * time.Millisecond)
 	}
+	return s
+}
+
+func (m *machine) enqueue(s Spec) {
+	m.t.Helper()
 	m.log("enqueue %+v", s)
 	id, granted, refused := m.core.Enqueue(m.now, s)
 	k, want, err := m.ref.enqueue(m.now, s)
@@ -240,6 +266,59 @@ func (m *machine) enqueue() {
 	if err == nil {
 		m.live = append(m.live, pairing{id, k})
 	}
+	stuck := err == nil && !granted && m.fresh && m.polled.Equal(m.now) && m.core.Stuck()
+	m.fresh = false
+	if stuck && s.Deadline != m.now {
+		next := m.next
+		if !s.Deadline.IsZero() && (next.IsZero() || s.Deadline.Before(next)) {
+			next = s.Deadline
+		}
+		if n := m.poll(); n > 0 || !m.next.Equal(next) {
+			m.t.Fatalf("a call is stuck, but Poll starts or fails %d; next in %v, want %v", n, m.next.Sub(m.now), next.Sub(m.now))
+		}
+	}
+}
+
+// start takes the short way, if it is open.
+func (m *machine) start() {
+	s := m.spec()
+	s.Deadline, s.FlowWeight, s.Request = time.Time{}, 0, ""
+	before := m.ref.count()
+	id, ok := m.core.Start(m.now, s.Class, s.Flow, s.Slots, s.Costs)
+	if !ok {
+		m.enqueue(s)
+		return
+	}
+	m.log("start %+v", s)
+	k, granted, err := m.ref.enqueue(m.now, s)
+	if !granted || err != nil {
+		m.t.Fatalf("Start starts a call that must wait or be refused: %v", err)
+	}
+	m.live = append(m.live, pairing{id, k})
+	m.lone, m.before, m.fresh = k, before, false
+}
+
+// finishLast ends the only call there is, as if it had never been charged.
+func (m *machine) finishLast() {
+	if len(m.live) == 0 {
+		return
+	}
+	i := m.pick(len(m.live))
+	p := m.live[i]
+	actual := m.actual()
+	if !m.core.FinishLast(p.id, actual) {
+		return
+	}
+	m.log("finish last call %d", p.k.seq)
+	if p.k != m.lone {
+		m.t.Fatalf("call %d is ended in passing, though others may depend on it", p.k.seq)
+	}
+	if actual != nil {
+		m.same("Settle", true, m.ref.settle(m.now, p.k, actual))
+	}
+	m.same("FinishLast", true, m.ref.end(m.now, p.k))
+	m.ref.recount(m.before)
+	m.drop(i)
 	m.fresh = false
 }
 
@@ -298,6 +377,11 @@ func (m *machine) onCall(op int) {
 		if waiting {
 			m.drop(i)
 		}
+	case 19:
+		actual := m.actual()
+		m.ref.settle(m.now, p.k, actual)
+		m.same("Finish", m.core.Finish(m.now, p.id, actual), m.ref.end(m.now, p.k))
+		m.drop(i)
 	default:
 		m.same("End", m.core.End(m.now, p.id), m.ref.end(m.now, p.k))
 		m.drop(i)

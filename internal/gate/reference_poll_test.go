@@ -68,8 +68,19 @@ func (r *reference) unchoose(k *refCall) {
 	r.chosen = slices.DeleteFunc(r.chosen, func(c *refCall) bool { return c == k })
 }
 
-// dispatch lets everybody have what it may, once.
+// dispatch lets everybody have what it may.
 func (r *reference) dispatch(now time.Time) (grants []*refCall) {
+	for {
+		more := r.pass(now)
+		if len(more) == 0 {
+			return grants
+		}
+		grants = append(grants, more...)
+	}
+}
+
+// pass goes through the line once, with the claims as they are by then.
+func (r *reference) pass(now time.Time) (grants []*refCall) {
 	slots := len(r.books) // the place of the slots in a list of resources
 	claimed := make([]bool, slots+1)
 	claimers := make(map[int]bool) // classes whose calls claim slots
@@ -113,10 +124,6 @@ func (r *reference) dispatch(now time.Time) (grants []*refCall) {
 		k := r.next(r.heads(now), skip, unitsBlocked)
 		switch {
 		case k == nil:
-			for _, k := range r.chosen { // who was chosen early may lack more by now
-				lack, _ := r.lacks(now, k)
-				claim(k, lack)
-			}
 			return grants
 		case !r.underCap(k) || slotsBlocked(k):
 			skip[k.flow.class] = true

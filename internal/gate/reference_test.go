@@ -168,6 +168,36 @@ func (v *refLevel) correct(t *refTag, old, q int64) {
 	}
 }
 
+// counters are what the order hangs on.
+type counters struct {
+	top     refLevel
+	hold    float64
+	classes []refClass
+	flows   map[refKey]refFlow
+}
+
+func (r *reference) count() counters {
+	c := counters{top: r.top, hold: r.hold, flows: make(map[refKey]refFlow)}
+	for _, cl := range r.classes {
+		c.classes = append(c.classes, *cl)
+	}
+	for key, f := range r.flows {
+		c.flows[key] = *f
+	}
+	return c
+}
+
+// recount takes all counters back to what they were.
+func (r *reference) recount(c counters) {
+	r.top, r.hold = c.top, c.hold
+	for i := range r.classes {
+		*r.classes[i] = c.classes[i]
+	}
+	for key, f := range r.flows {
+		f.refTag, f.life = c.flows[key].refTag, c.flows[key].life
+	}
+}
+
 // limit is the number of slots in force.
 func (r *reference) limit() int64 { return max(1, int64(float64(r.slots)*r.share)) }
 
