@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -223,4 +224,46 @@ func TestPullForgottenAtItsLastItemHoldsNothing(t *testing.T) {
 			})
 		}
 	}
+}
+
+// watched is a context that counts who waits for its end.
+type watched struct {
+	context.Context
+	now, ever atomic.Int64
+}
+
+func (w *watched) AfterFunc(f func()) (stop func() bool) {
+	w.now.Add(1)
+	w.ever.Add(1)
+	inner := context.AfterFunc(w.Context, f)
+	return func() bool {
+		if !inner() {
+			return false
+		}
+		w.now.Add(-1)
+		return true
+	}
+}
+
+// A context that outlives many calls, a session's say, does not collect them.
+func TestNothingStaysWithTheCallersContext(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := newGate(t, ratelimited.Config{Slots: 1})
+		base, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ctx := &watched{Context: base}
+		llm := wrap(t, answers(0, part("a"), part("b"), final(1, 1)), g)
+		for i := range 50 {
+			n := 0
+			for range llm.GenerateContent(ctx, hello(), true) {
+				if n++; n > i%4 {
+					break
+				}
+			}
+		}
+		if ctx.now.Load() != 0 || ctx.ever.Load() == 0 {
+			t.Errorf("%d of %d calls still wait for the context's end, want none of some", ctx.now.Load(), ctx.ever.Load())
+		}
+		mustBeIdle(t, g)
+	})
 }

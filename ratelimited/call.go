@@ -30,9 +30,8 @@ type modelCall[Req, Resp any] struct {
 	// What follows belongs to the consumer's goroutine, or is fixed before the
 	// call can end from elsewhere.
 
-	request         // with the estimate that is held
-	model    string // label, bounded
-	agent    string // label, bounded
+	request  // with the estimate that is held
+	party    *party
 	permit   Permit
 	accounts []account // of the customer budgets
 	stopped  bool      // the consumer wants no more
@@ -82,8 +81,8 @@ func (c *modelCall[Req, Resp]) run(req Req) {
 	name := m.inner.Name()
 	c.Slots = m.opts.slots
 	maxWait := g.fill(c.ctx, &c.Call)
-	c.model, c.agent = g.learner.labels(name, c.Agent)
-	c.Usage = g.learner.estimate(c.model, c.agent, c.raw)
+	c.party = g.learner.party(name, c.Agent)
+	c.Usage = c.party.estimate(c.raw)
 
 	defer c.leave()
 	if err := g.resolve(&c.request); err != nil {
@@ -98,16 +97,15 @@ func (c *modelCall[Req, Resp]) run(req Req) {
 	}
 	if err == nil {
 		g.begin(c.ctx, &c.request, maxWait)
-		c.permit, err = g.acquire(c.ctx, &c.request)
+		c.permit, c.started, err = g.acquire(c.ctx, &c.request)
 	}
 	if err != nil {
 		g.metrics.refused(c.class, err)
 		c.fail(err)
 		return
 	}
-	c.started = g.now()
 	c.phase = granted
-	g.metrics.admitted(c.agent, c.class, c.started.Sub(c.since))
+	g.metrics.admitted(c.party, c.class, c.started.Sub(c.since))
 	g.retries.Call(c.since)
 	for {
 		delay, cause := c.attempt(req)
@@ -227,6 +225,7 @@ func (c *modelCall[Req, Resp]) observe(resp Resp) {
 	if !c.stream && progress == More {
 		progress = Done
 	}
+	var now time.Time
 	c.mu.Lock()
 	if u.Has(usage.Estimated) {
 		c.output += min(max(u.Output, 0), maxOutput)
@@ -239,7 +238,8 @@ func (c *modelCall[Req, Resp]) observe(resp Resp) {
 	var used usage.Usage
 	if complete {
 		c.answered = progress
-		c.heldFor = g.now().Sub(c.started)
+		now = g.now()
+		c.heldFor = now.Sub(c.started)
 		if !c.seen.IsZero() {
 			c.settled = c.actual()
 			used = c.settled
@@ -247,15 +247,18 @@ func (c *modelCall[Req, Resp]) observe(resp Resp) {
 	}
 	runs := c.phase == granted
 	c.mu.Unlock()
+	if first && !complete {
+		now = g.now()
+	}
 	switch {
 	case !runs || !first && !complete:
 	case used.IsZero():
-		c.permit.progress(first, complete, nil)
+		c.permit.progress(now, first, complete, nil)
 	default:
 		var costs [gate.MaxDims]int64
 		n := costs[:len(g.owner)]
 		g.settledCosts(n, used)
-		c.permit.progress(first, complete, n)
+		c.permit.progress(now, first, complete, n)
 		c.bookAccounts(settle, used)
 		c.mu.Lock()
 		c.booked = true
@@ -315,10 +318,10 @@ func (c *modelCall[Req, Resp]) broken(err error) {
 func (c *modelCall[Req, Resp]) learnRefusal(v retry.Verdict) {
 	g := c.m.gate
 	c.permit.refused(v)
-	g.metrics.throttled(c.agent, c.class, v)
+	g.metrics.throttled(c.party, c.class, v)
 	if log := g.cfg.Logger; log.Enabled(c.ctx, slog.LevelDebug) {
 		log.LogAttrs(c.ctx, slog.LevelDebug, "ratelimited: the provider did not serve a call",
-			slog.String("gate", g.Name()), slog.String("model", c.model), slog.String("class", c.Class),
+			slog.String("gate", g.Name()), slog.String("model", c.party.model), slog.String("class", c.Class),
 			slog.String("agent", c.Agent), slog.String("flow", c.Flow), slog.String("request", c.Request),
 			slog.Int("attempt", c.attempts), slog.String("verdict", v.Class.String()),
 			slog.String("limits", v.Resources.String()), slog.Bool("per_day", v.PerDay), slog.Duration("hint", v.Hint))
@@ -379,7 +382,7 @@ func (c *modelCall[Req, Resp]) requeue(delay time.Duration) error {
 	c.phase = inLine
 	held := c.attemptOver()
 	c.mu.Unlock()
-	g.metrics.attempt(c.model, c.class, c.outcome, held)
+	g.metrics.attempt(c.party, c.class, c.outcome, held)
 	if err := c.permit.requeue(c.ctx, n, delay, &c.request); err != nil {
 		return err
 	}

@@ -58,6 +58,8 @@ func TestCloseDrains(t *testing.T) {
 					t.Errorf("a second Close: %v", err)
 				}
 				mustNotWait(t, call(t.Context(), llm, hello()), ratelimited.ErrClosed)
+				_, err = g.Acquire(t.Context(), ratelimited.Call{})
+				mustNotWait(t, err, ratelimited.ErrClosed)
 				mustBeIdle(t, g)
 			})
 		})
@@ -150,6 +152,30 @@ func TestCloseWaitsForBackoff(t *testing.T) {
 			t.Error(err)
 		}
 		mustBeIdle(t, g)
+	})
+}
+
+// A call whose answer is complete but whose usage is not known yet still holds
+// its estimate: Close waits for it, too.
+func TestCloseWaitsForUsageThatIsStillToCome(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := newGate(t, ratelimited.Config{Slots: 1, Headroom: 1, Profile: window(1000)})
+		done := final(0, 0)
+		done.UsageMetadata = nil
+		llm := wrap(t, answers(0, done, &LLMResponse{UsageMetadata: used(50, 7)}), g)
+		go func() {
+			for range llm.GenerateContent(t.Context(), hello(), true) {
+				time.Sleep(5 * time.Second) // a tool runs
+			}
+		}()
+		synctest.Wait()
+		start := time.Now()
+		if err := g.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if d, n := time.Since(start), booked(t, g, "tokens"); d != 10*time.Second || n != 50 {
+			t.Errorf("Close took %v and left %d tokens on the books, want 10s and 50", d, n)
+		}
 	})
 }
 

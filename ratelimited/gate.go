@@ -249,7 +249,7 @@ func (a *aside) ask() {
 func (g *Gate) observe(call *Call, p *place, err error) {
 	switch {
 	case err == nil:
-		g.metrics.admitted(g.learner.agent(call.Agent), int(p.class), g.since(p))
+		g.metrics.admitted(g.learner.party("", call.Agent), int(p.class), g.since(p))
 	case p.taken:
 		g.metrics.refused(int(p.class), err)
 	}
@@ -286,16 +286,18 @@ func (g *Gate) begin(ctx context.Context, r *request, maxWait *time.Duration) {
 	}
 }
 
-// acquire waits in line.
-func (g *Gate) acquire(ctx context.Context, r *request) (Permit, error) {
-	p, err := g.takeIn(ctx, r)
-	if err == nil && p.ready != nil {
-		err = g.wait(ctx, &p)
+// acquire waits in line, and tells when the call was admitted.
+func (g *Gate) acquire(ctx context.Context, r *request) (p Permit, at time.Time, err error) {
+	place, err := g.takeIn(ctx, r)
+	at = r.since
+	if err == nil && place.ready != nil {
+		err = g.wait(ctx, &place)
+		at = g.now()
 	}
 	if err != nil {
-		return Permit{}, err
+		return Permit{}, at, err
 	}
-	return Permit{g, p.id}, nil
+	return Permit{g, place.id}, at, nil
 }
 
 // takeIn admits a call at once or gives it its place in line.

@@ -27,18 +27,29 @@ const (
 // other is the label that stands for all labels beyond a cap.
 const other = "other"
 
-// learner corrects estimates by what calls of the same model and agent label
-// really used: estimate × (mean ratio + margin × mean deviation), both moving
-// averages. It is safe for concurrent use.
+// learner keeps what calls of the same model and agent label have in common.
+// It is safe for concurrent use.
 type learner struct {
-	mu sync.Mutex
+	mu sync.RWMutex
 	// mu guards all that follows.
 	models  labelSet
 	agents  labelSet
-	learned map[learnKey]*ratios
+	parties map[partyKey]*party
 }
 
-type learnKey struct{ model, agent string }
+type partyKey struct{ model, agent string }
+
+// party is a model and an agent label, both bounded, and what was learned about
+// their calls: estimates are corrected by what such calls really used, estimate
+// × (mean ratio + margin × mean deviation), both moving averages.
+type party struct {
+	partyKey
+	metrics partyMetrics
+
+	mu sync.Mutex
+	// mu guards what follows.
+	ratios ratios
+}
 
 type ratios struct{ input, output ratio }
 
@@ -75,35 +86,34 @@ func (s *labelSet) admit(label string) string {
 func newLearner(agents int) *learner {
 	return &learner{
 		models: labelSet{max: maxModels}, agents: labelSet{max: agents},
-		learned: make(map[learnKey]*ratios),
+		parties: make(map[partyKey]*party),
 	}
 }
 
-// labels returns the bounded labels of a call.
-func (l *learner) labels(model, agent string) (string, string) {
+// party returns the party of a call.
+func (l *learner) party(model, agent string) *party {
+	l.mu.RLock()
+	p := l.parties[partyKey{model, agent}]
+	l.mu.RUnlock()
+	if p != nil {
+		return p
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.models.admit(model), l.agents.admit(agent)
-}
-
-// agent returns the bounded label of an agent.
-func (l *learner) agent(label string) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.agents.admit(label)
+	key := partyKey{l.models.admit(model), l.agents.admit(agent)}
+	if p = l.parties[key]; p == nil {
+		p = &party{partyKey: key}
+		l.parties[key] = p
+	}
+	return p
 }
 
 // estimate corrects a raw estimate. The parts of input and output are left as
 // they are.
-func (l *learner) estimate(model, agent string, raw usage.Usage) usage.Usage {
-	l.mu.Lock()
-	r := l.learned[learnKey{model, agent}]
-	if r == nil {
-		l.mu.Unlock()
-		return raw
-	}
-	input, output := r.input.factor(), r.output.factor()
-	l.mu.Unlock()
+func (p *party) estimate(raw usage.Usage) usage.Usage {
+	p.mu.Lock()
+	input, output := p.ratios.input.factor(), p.ratios.output.factor()
+	p.mu.Unlock()
 	raw.Input = max(scale(raw.Input, input), raw.CachedInput, raw.CacheWrite)
 	raw.Output = max(scale(raw.Output, output), raw.Thoughts)
 	return raw
@@ -111,17 +121,11 @@ func (l *learner) estimate(model, agent string, raw usage.Usage) usage.Usage {
 
 // observe learns from a call whose usage was reported, in parts and not as a
 // total only.
-func (l *learner) observe(model, agent string, raw, actual usage.Usage) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	key := learnKey{model, agent}
-	r := l.learned[key]
-	if r == nil {
-		r = &ratios{}
-		l.learned[key] = r
-	}
-	r.input.observe(raw.Input, actual.Input)
-	r.output.observe(raw.Output, actual.Output)
+func (p *party) observe(raw, actual usage.Usage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ratios.input.observe(raw.Input, actual.Input)
+	p.ratios.output.observe(raw.Output, actual.Output)
 }
 
 func (r *ratio) observe(estimate, actual int64) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/budget"
@@ -28,18 +29,16 @@ type metrics struct {
 	ratio     *prometheus.HistogramVec
 	oddities  *prometheus.CounterVec
 	lost      prometheus.Counter
-
-	// Children are looked up once per label set: a look-up hashes its labels.
-	waits   cache[waitKey, prometheus.Observer]
-	tries   cache[tryKey, prometheus.Counter]
-	settles cache[string, *settleMetrics]
 }
 
-type waitKey struct{ class, agent string }
-type tryKey struct {
-	model   string
-	class   int
-	outcome label
+// partyMetrics are the children of the metric vectors that most calls of a party
+// need. A look-up hashes its labels, so they are looked up once, when they are
+// first needed: a series that counts nothing is not made.
+type partyMetrics struct {
+	once    sync.Once
+	waits   []atomic.Pointer[prometheus.Observer] // per class
+	served  []atomic.Pointer[prometheus.Counter]  // per class
+	settles atomic.Pointer[settleMetrics]
 }
 
 // settleMetrics are the children of one model.
@@ -48,30 +47,13 @@ type settleMetrics struct {
 	ratio                         prometheus.Observer
 }
 
-// cache holds children of metric vectors by bounded keys.
-type cache[K comparable, V any] struct {
-	mu sync.RWMutex
-	// mu guards m.
-	m map[K]V
-}
-
-func (c *cache[K, V]) get(k K, make_ func() V) V {
-	c.mu.RLock()
-	v, ok := c.m[k]
-	c.mu.RUnlock()
-	if ok {
-		return v
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.m == nil {
-		c.m = make(map[K]V)
-	}
-	if v, ok = c.m[k]; !ok {
-		v = make_()
-		c.m[k] = v
-	}
-	return v
+func (m *metrics) of(p *party) *partyMetrics {
+	p.metrics.once.Do(func() {
+		n := len(m.gate.cfg.Classes)
+		p.metrics.waits = make([]atomic.Pointer[prometheus.Observer], n)
+		p.metrics.served = make([]atomic.Pointer[prometheus.Counter], n)
+	})
+	return &p.metrics
 }
 
 // waitBuckets reach from "at once" to longer than a quota's window.
@@ -118,14 +100,18 @@ func newMetrics(g *Gate) (*metrics, error) {
 
 func (m *metrics) class(i int) string { return m.gate.cfg.Classes[i].Name }
 
-func (m *metrics) admitted(agent string, class int, waited time.Duration) {
+func (m *metrics) admitted(p *party, class int, waited time.Duration) {
 	if m == nil {
 		return
 	}
-	name := m.class(class)
-	m.waits.get(waitKey{name, agent}, func() prometheus.Observer {
-		return m.wait.WithLabelValues(name, agent)
-	}).Observe(waited.Seconds())
+	at := &m.of(p).waits[class]
+	wait := at.Load()
+	if wait == nil {
+		o := m.wait.WithLabelValues(m.class(class), p.agent)
+		wait = &o
+		at.Store(wait)
+	}
+	(*wait).Observe(waited.Seconds())
 }
 
 func (m *metrics) refused(class int, err error) {
@@ -157,38 +143,51 @@ func reasonOf(err error) string {
 	}
 }
 
-func (m *metrics) attempt(model string, class int, outcome label, held time.Duration) {
+func (m *metrics) attempt(p *party, class int, outcome label, held time.Duration) {
 	if m == nil {
 		return
 	}
-	m.tries.get(tryKey{model, class, outcome}, func() prometheus.Counter {
-		return m.attempts.WithLabelValues(model, m.class(class), string(outcome))
-	}).Inc()
 	m.hold.Observe(held.Seconds())
+	if outcome != outcomeOK {
+		m.attempts.WithLabelValues(p.model, m.class(class), string(outcome)).Inc()
+		return
+	}
+	at := &m.of(p).served[class]
+	served := at.Load()
+	if served == nil {
+		c := m.attempts.WithLabelValues(p.model, m.class(class), string(outcome))
+		served = &c
+		at.Store(served)
+	}
+	(*served).Inc()
 }
 
-func (m *metrics) throttled(agent string, class int, v retry.Verdict) {
+func (m *metrics) throttled(p *party, class int, v retry.Verdict) {
 	if m == nil || v.Class != retry.Throttled {
 		return
 	}
-	m.throttles.WithLabelValues(m.class(class), agent).Inc()
+	m.throttles.WithLabelValues(m.class(class), p.agent).Inc()
 }
 
-func (m *metrics) model(name string) *settleMetrics {
-	return m.settles.get(name, func() *settleMetrics {
-		return &settleMetrics{
-			reserved: m.reserved.WithLabelValues(name), ratio: m.ratio.WithLabelValues(name),
-			reported: m.spent.WithLabelValues(name, "reported"), estimated: m.spent.WithLabelValues(name, "estimated"),
+func (m *metrics) model(p *party) *settleMetrics {
+	at := &m.of(p).settles
+	s := at.Load()
+	if s == nil {
+		s = &settleMetrics{
+			reserved: m.reserved.WithLabelValues(p.model), ratio: m.ratio.WithLabelValues(p.model),
+			reported: m.spent.WithLabelValues(p.model, "reported"), estimated: m.spent.WithLabelValues(p.model, "estimated"),
 		}
-	})
+		at.Store(s)
+	}
+	return s
 }
 
 // settled counts a call that ended with a bill for usage.
-func (m *metrics) settled(model string, reserved usage.Usage, b bill) {
+func (m *metrics) settled(p *party, reserved usage.Usage, b bill) {
 	if m == nil {
 		return
 	}
-	s := m.model(model)
+	s := m.model(p)
 	s.reserved.Add(float64(reserved.Total()))
 	total := float64(b.provider.Total())
 	// A total that the provider did not divide is a report all the same.
@@ -209,11 +208,11 @@ func (m *metrics) settled(model string, reserved usage.Usage, b bill) {
 }
 
 // corrected counts usage that was reported after a call was counted as settled.
-func (m *metrics) corrected(model string, from, to usage.Usage) {
+func (m *metrics) corrected(p *party, from, to usage.Usage) {
 	if m == nil {
 		return
 	}
-	m.model(model).reported.Add(float64(max(0, to.Total()-from.Total())))
+	m.model(p).reported.Add(float64(max(0, to.Total()-from.Total())))
 }
 
 // levels reads what a scrape needs from the gate, so that the path of a call

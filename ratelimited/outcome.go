@@ -108,28 +108,30 @@ func (c *modelCall[Req, Resp]) bill() bill {
 // reported a total only. mu is held.
 func (c *modelCall[Req, Resp]) actual() usage.Usage { return c.seen.Split(c.Usage).Clamp() }
 
-// finish ends the call, whatever has happened to it, and does so once. It runs
+// finish ends the call, whatever has happened to it, and does so once; it reports
+// whether it was the one that did. It runs
 // deferred in the consumer's goroutine, and before an error is yielded. It only
 // touches memory and never waits.
-func (c *modelCall[Req, Resp]) finish() {
+func (c *modelCall[Req, Resp]) finish() bool {
 	c.mu.Lock()
 	was := c.phase
 	if was >= abandoned {
 		c.mu.Unlock()
-		return
+		return false
 	}
 	c.phase = over
 	if was == inLine {
 		c.mu.Unlock()
 		c.closeAccounts(bill{})
-		return
+		return true
 	}
 	b := c.bill()
 	b.outcome = c.result()
 	held := c.attemptOver()
 	c.mu.Unlock()
-	c.m.gate.metrics.attempt(c.model, c.class, b.outcome, held)
+	c.m.gate.metrics.attempt(c.party, c.class, b.outcome, held)
 	c.pay(b, false)
+	return true
 }
 
 // abandon is called when the context has ended. A consumer that forgot to stop
@@ -157,7 +159,7 @@ func (c *modelCall[Req, Resp]) abandon() {
 			close(c.wait)
 		}
 	}()
-	c.m.gate.metrics.attempt(c.model, c.class, b.outcome, held)
+	c.m.gate.metrics.attempt(c.party, c.class, b.outcome, held)
 	c.pay(b, true)
 }
 
@@ -168,7 +170,9 @@ func (c *modelCall[Req, Resp]) leave() {
 	if c.unwatch != nil {
 		c.unwatch()
 	}
-	c.finish()
+	if c.finish() {
+		return
+	}
 	c.mu.Lock()
 	if c.phase != abandoned {
 		c.mu.Unlock()
@@ -189,7 +193,7 @@ func (c *modelCall[Req, Resp]) leave() {
 	defer c.permit.drop()
 	if actual != charged {
 		c.correct(charged, actual, booked)
-		c.m.gate.metrics.corrected(c.model, charged, actual)
+		c.m.gate.metrics.corrected(c.party, charged, actual)
 	}
 }
 
@@ -219,17 +223,22 @@ func (c *modelCall[Req, Resp]) pay(b bill, abandoned bool) {
 	var buf [gate.MaxDims]int64
 	var costs []int64 // nil stands for what was held
 	defer func() {
-		if abandoned {
+		switch {
+		case abandoned:
 			c.permit.abandon(costs)
-		} else {
+		case b.settled.IsZero():
 			c.permit.finish(costs)
+		default:
+			c.permit.close()
 		}
 		c.closeAccounts(b)
 	}()
 	n := buf[:len(g.owner)]
 	switch {
 	case !b.settled.IsZero():
-		g.settledCosts(n, b.settled)
+		if abandoned {
+			g.settledCosts(n, b.settled)
+		}
 		if b.provider != b.settled {
 			c.correct(b.settled, b.provider, b.booked)
 		}
@@ -242,10 +251,10 @@ func (c *modelCall[Req, Resp]) pay(b bill, abandoned bool) {
 	}
 	costs = n
 	if b.kind == asUsed || b.kind == asHeld {
-		g.metrics.settled(c.model, c.Usage, b)
+		g.metrics.settled(c.party, c.Usage, b)
 		if b.outcome == outcomeOK && !b.provider.Has(usage.Estimated) {
 			// Part of an answer says nothing about whole ones.
-			g.learner.observe(c.model, c.agent, c.raw, b.provider)
+			c.party.observe(c.raw, b.provider)
 		}
 	}
 }

@@ -121,6 +121,18 @@ func (p Permit) abandon(costs []int64) {
 	}
 }
 
+// close is finish for a call whose answer was complete and settled: as a rule it
+// holds nothing any more.
+func (p Permit) close() {
+	g := p.g
+	g.mu.Lock()
+	forgotten := g.core.Forget(p.id)
+	g.mu.Unlock()
+	if !forgotten {
+		p.finish(nil)
+	}
+}
+
 // drop forgets a call that was abandoned. One that never comes to it costs its
 // memory only.
 func (p Permit) drop() {
@@ -142,9 +154,8 @@ func (p Permit) adjust(extra []int64) {
 // progress tells, in one step, that the provider has begun to answer (first)
 // and that the answer is complete: the slots come back, and unless costs is nil
 // the call is settled to them.
-func (p Permit) progress(first, complete bool, costs []int64) {
+func (p Permit) progress(now time.Time, first, complete bool, costs []int64) {
 	g := p.g
-	now := g.now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if first {

@@ -270,8 +270,10 @@ func (m *machine) enqueue(s Spec) {
 	m.fresh = false
 	if stuck && s.Deadline != m.now {
 		next := m.next
-		if !s.Deadline.IsZero() && (next.IsZero() || s.Deadline.Before(next)) {
-			next = s.Deadline
+		if !s.Deadline.IsZero() { // as the Core's clock sees it
+			if at := m.core.time(m.core.later(m.now, s.Deadline)); next.IsZero() || at.Before(next) {
+				next = at
+			}
 		}
 		if n := m.poll(); n > 0 || !m.next.Equal(next) {
 			m.t.Fatalf("a call is stuck, but Poll starts or fails %d; next in %v, want %v", n, m.next.Sub(m.now), next.Sub(m.now))

@@ -20,6 +20,18 @@ func (c *Core) Leave(id ID) bool {
 	return true
 }
 
+// Forget is End for a call that holds nothing any more, which needs no time. It
+// reports false, with nothing changed, if that is not so.
+func (c *Core) Forget(id ID) bool {
+	k := id.running()
+	if k == nil || !k.freed || !k.settled {
+		return false
+	}
+	c.land(k)
+	c.recycle(k)
+	return true
+}
+
 // Cost is what the call takes from a Dim; 0 after its end.
 func (c *Core) Cost(id ID, dim int) int64 {
 	if k := id.call(); k != nil && dim >= 0 {
