@@ -232,6 +232,10 @@ type watched struct {
 	now, ever atomic.Int64
 }
 
+// Value hides that a context of the standard library is inside: package context
+// then asks AfterFunc.
+func (w *watched) Value(any) any { return nil }
+
 func (w *watched) AfterFunc(f func()) (stop func() bool) {
 	w.now.Add(1)
 	w.ever.Add(1)

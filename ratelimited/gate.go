@@ -411,16 +411,29 @@ func (g *Gate) limitName(core int) string {
 
 // poll lets the core start what can start. mu is held.
 func (g *Gate) poll(now time.Time) {
+	if last := g.pollAllButOne(now); last != nil {
+		last <- struct{}{}
+	}
+}
+
+// pollAllButOne is poll, but leaves it to the caller to tell the last one that
+// it is granted, after unlocking: to wake somebody takes a while. mu is held.
+func (g *Gate) pollAllButOne(now time.Time) (last chan<- struct{}) {
 	grants, failed, next := g.core.Poll(now)
 	g.noteLine()
-	for _, id := range grants {
-		id.Ready() <- struct{}{} // buffered; the one receiver is the granted waiter
+	for i, id := range grants {
+		if ready := id.Ready(); i < len(grants)-1 {
+			ready <- struct{}{} // buffered; the one receiver is the granted waiter
+		} else {
+			last = ready
+		}
 	}
 	for _, f := range failed {
 		g.failures[f.ID] = f
 		close(f.ID.Ready())
 	}
 	g.arm(now, next)
+	return last
 }
 
 // noteLine keeps the hint up to date. mu is held.

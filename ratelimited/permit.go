@@ -96,13 +96,17 @@ func (p Permit) finish(costs []int64) {
 	}
 	now := g.now() // read while nobody is kept waiting for the lock
 	g.mu.Lock()
-	defer g.mu.Unlock()
+	var next chan<- struct{}
 	last := g.core.Leave(p.id)
 	if g.core.Finish(now, p.id, costs) {
-		g.poll(now)
+		next = g.pollAllButOne(now)
 	}
 	if last {
 		g.gone()
+	}
+	g.mu.Unlock()
+	if next != nil {
+		next <- struct{}{}
 	}
 }
 

@@ -268,8 +268,7 @@ func (c *Core) intact() error {
 // again nothing may be remembered.
 func (m *machine) drain() {
 	m.t.Helper()
-	m.core.at(m.now)
-	m.ref.clock.at(m.now)
+	m.tick(0)
 	for len(m.live) > 0 {
 		i := m.pick(len(m.live))
 		m.same("End", m.core.End(m.now, m.live[i].id), m.ref.end(m.now, m.live[i].k))
@@ -278,8 +277,7 @@ func (m *machine) drain() {
 		m.check()
 	}
 	for range 3 { // the first may find shares that are not whole
-		m.now = m.now.Add(1000 * time.Hour)
-		m.core.at(m.now)
+		m.tick(1000 * time.Hour)
 		m.poll()
 	}
 	if err := m.core.empty(); err != nil {

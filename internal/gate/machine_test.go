@@ -174,8 +174,7 @@ func (m *machine) log(format string, args ...any) {
 // step does one thing at random.
 func (m *machine) step() {
 	m.t.Helper()
-	m.core.at(m.now)
-	m.ref.clock.at(m.now)
+	m.tick(0)
 	switch op := m.pick(44); {
 	case op < 11:
 		m.enqueue(m.spec())
@@ -207,6 +206,18 @@ func (m *machine) step() {
 		m.poll()
 	}
 	m.check()
+}
+
+// tick lets time pass, and lets all clocks see it: what a clock makes of a step
+// backwards hangs on when it was asked.
+func (m *machine) tick(d time.Duration) {
+	m.now = m.now.Add(d)
+	m.core.at(m.now)
+	m.ref.clock.at(m.now)
+	for i, s := range m.spies {
+		s.Level(m.now)
+		m.ref.books[i].twin.Level(m.now)
+	}
 }
 
 func (m *machine) change(set func(int64), low, n int) int64 {
@@ -285,6 +296,10 @@ func (m *machine) enqueue(s Spec) {
 func (m *machine) start() {
 	s := m.spec()
 	s.Deadline, s.FlowWeight, s.Request = time.Time{}, 0, ""
+	if m.pick(3) == 0 { // alone
+		m.endAll()
+		s.Flow = ""
+	}
 	before := m.ref.count()
 	id, ok := m.core.Start(m.now, s.Class, s.Flow, s.Slots, s.Costs)
 	if !ok {
@@ -298,6 +313,18 @@ func (m *machine) start() {
 	}
 	m.live = append(m.live, pairing{id, k})
 	m.lone, m.before, m.fresh = k, before, false
+	if m.pick(2) == 0 {
+		m.finishLast()
+	}
+}
+
+func (m *machine) endAll() {
+	for len(m.live) > 0 {
+		i := m.pick(len(m.live))
+		m.same("End", m.core.End(m.now, m.live[i].id), m.ref.end(m.now, m.live[i].k))
+		m.drop(i)
+	}
+	m.poll()
 }
 
 // finishLast ends the only call there is, as if it had never been charged.
@@ -480,10 +507,10 @@ func (m *machine) toNext() {
 		return
 	}
 	m.log("on to the next instant")
-	m.now = next.Add(-1)
+	m.tick(next.Add(-1).Sub(m.now))
 	if n := m.poll(); n > 0 {
 		m.t.Fatalf("%d calls started or failed before the instant at which Poll wanted to be called", n)
 	}
-	m.now = next
+	m.tick(next.Sub(m.now))
 	m.poll()
 }
