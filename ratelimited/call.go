@@ -375,10 +375,6 @@ func (c *modelCall[Req, Resp]) requeue(delay time.Duration) error {
 		g.failedCosts(n, c.Usage)
 	}
 	c.mu.Lock()
-	if c.phase != granted { // its context ended
-		c.mu.Unlock()
-		return c.ended()
-	}
 	c.phase = inLine
 	held := c.attemptOver()
 	c.mu.Unlock()
@@ -386,20 +382,14 @@ func (c *modelCall[Req, Resp]) requeue(delay time.Duration) error {
 	if err := c.permit.requeue(c.ctx, n, delay, &c.request); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	if c.ctx.Err() != nil { // it ended between the grant and here; abandon has been and gone
-		c.mu.Unlock()
+	if c.ctx.Err() != nil { // between the grant and here: it is not sent again
 		c.permit.Release()
-		return c.ended()
+		return &WaitError{Err: contextError(c.ctx), Waited: g.now().Sub(c.since)}
 	}
+	c.mu.Lock()
 	c.phase, c.started = granted, g.now()
 	c.mu.Unlock()
 	return nil
-}
-
-// ended is the error of a call whose context ended while it was in line.
-func (c *modelCall[Req, Resp]) ended() error {
-	return &WaitError{Err: contextError(c.ctx), Waited: c.m.gate.now().Sub(c.since)}
 }
 
 // attemptOver ends the bookkeeping of an attempt and returns how long it held

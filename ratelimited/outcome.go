@@ -108,10 +108,10 @@ func (c *modelCall[Req, Resp]) bill() bill {
 // reported a total only. mu is held.
 func (c *modelCall[Req, Resp]) actual() usage.Usage { return c.seen.Split(c.Usage).Clamp() }
 
-// finish ends the call, whatever has happened to it, and does so once; it reports
-// whether it was the one that did. It runs
-// deferred in the consumer's goroutine, and before an error is yielded. It only
-// touches memory and never waits.
+// finish ends the call, whatever has happened to it, and does so once; it
+// reports whether it was this time. It runs deferred in the consumer's
+// goroutine, and before an error is yielded. It only touches memory and never
+// waits.
 func (c *modelCall[Req, Resp]) finish() bool {
 	c.mu.Lock()
 	was := c.phase

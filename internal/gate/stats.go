@@ -78,11 +78,15 @@ func (c *Core) ExpectedWait(now time.Time, slots int32, costs []int64) time.Dura
 			wait = max(wait, float64(d.until-ns))
 		}
 		rate := float64(d.Limit()) * d.headroom * d.share / float64(d.window)
+		ok, at := d.Fits(now, costs[i])
+		if !ok && !at.IsZero() {
+			wait = max(wait, float64(at.Sub(now)))
+			if d.queued == 0 {
+				continue // nobody is before it: the limiter knows when
+			}
+		}
 		if deficit := float64(d.queued) + float64(costs[i]) - float64(d.Level(now)); deficit > 0 && rate > 0 {
 			wait = max(wait, deficit/rate)
-		}
-		if ok, at := d.Fits(now, costs[i]); !ok && !at.IsZero() {
-			wait = max(wait, float64(at.Sub(now)))
 		}
 	}
 	return time.Duration(min(wait, float64(horizon)))
