@@ -120,7 +120,6 @@ type world struct {
 	now     time.Duration
 	skew    time.Duration
 	events  []event
-	report  func(plan, time.Duration) // a call that arrives after so long counts for so much
 }
 
 type event struct {

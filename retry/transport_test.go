@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -343,7 +344,7 @@ func TestResponseOfBaseIsNotModified(t *testing.T) {
 
 func TestErrorsOfBaseComeBackAsTheyAre(t *testing.T) {
 	t.Parallel()
-	want := &http.ProtocolError{ErrorString: "x"}
+	want := &net.AddrError{Err: "x", Addr: "y"}
 	base := roundTripper(func(*http.Request) (*http.Response, error) { return nil, want })
 	req := httptest.NewRequest(http.MethodPost, "http://gemini.invalid/x", nil)
 	if resp, err := (&retry.Transport{Base: base}).RoundTrip(req); resp != nil || err != error(want) {

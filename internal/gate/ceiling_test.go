@@ -158,8 +158,75 @@ func TestARequestOverSeveralFlowsWaitsForNoneOfThem(t *testing.T) {
 	s.ask("second", Spec{Flow: "b", Request: "r"})
 	s.ask("other", Spec{Flow: "a", Request: "q"})
 	s.want("holder", "other")
-	s.done("holder")
-	s.want("second", "other")
+	s.core.FreeSlot(s.now, s.id("holder"))
+	s.poll()
+	s.want("holder", "second", "other")
+}
+
+func TestEveryCallThatHasRoomUnderItsCeilingStarts(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, Config{Slots: 8, RequestSlots: 3, FlowSlots: 5})
+	s.ask("wide", Spec{Flow: "a", Request: "r", Slots: 3})
+	for _, name := range []string{"b", "c", "d", "e"} {
+		s.ask(name, Spec{Flow: "a", Request: "r"})
+	}
+	s.want("wide")
+	s.core.FreeSlot(s.now, s.id("wide")) // and nothing else
+	s.poll()
+	s.want("wide", "b", "c", "d")
+}
+
+func TestACallThatGivesUpHandsItsPlaceUnderTheCeilingOn(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, Config{Slots: 8, RequestSlots: 1, Dims: []Dim{perMinute(t, 100)}})
+	s.ask("holder", Spec{Request: "r", Costs: tokens(40)})
+	s.ask("large", Spec{Request: "r", Costs: tokens(70)})
+	s.ask("small", Spec{Request: "r", Costs: tokens(10)})
+	s.core.FreeSlot(s.now, s.id("holder"))
+	s.poll()
+	s.want("holder") // it is the large one's turn, which waits for units now
+	s.core.Cancel(s.now, s.id("large"))
+	s.poll()
+	s.want("holder", "small")
+}
+
+// While a call waits for units an older one of its flow comes back from under
+// its request's ceiling; then the flow is over its own share. Neither may be
+// lost.
+func TestACallThatLosesItsClaimToACeilingKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, Config{Slots: 8, RequestSlots: 1, FlowShare: 1, Dims: []Dim{refilled(t, 60, 60)}})
+	s.ask("stranger", Spec{Flow: "b", Costs: tokens(20)})
+	s.ask("holder", Spec{Flow: "a", Request: "r", Costs: tokens(20)})
+	s.ask("older", Spec{Flow: "a", Request: "r", Costs: tokens(20)})
+	s.ask("claims", Spec{Flow: "a", Costs: tokens(30)})
+	s.want("stranger", "holder")
+	s.core.FreeSlot(s.now, s.id("holder"))
+	s.core.Settle(s.now, s.id("holder"), tokens(60)) // much more than was held
+	s.poll()
+	s.want("stranger", "holder")
+	s.pass(40 * time.Second) // 60 − 80 + 40: enough for the older one
+	s.want("stranger", "holder", "older")
+	s.pass(30 * time.Second)
+	s.want("stranger", "holder", "older", "claims")
+}
+
+func TestAForgottenRequestDoesNotTakeItsSuccessorAlong(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, Config{Slots: 8, RequestShare: 0.5, Dims: []Dim{perMinute(t, 100)}})
+	s.ask("first", Spec{Request: "r", Costs: tokens(50)})
+	s.ask("second", Spec{Request: "r", Costs: tokens(50)}) // in a minute its share is whole
+	s.want("first")
+	s.done("first", 0) // it is whole now
+	s.want("second")
+	s.done("second", 0) // and the request is forgotten
+	s.ask("third", Spec{Request: "r", Costs: tokens(50)})
+	s.want("third")
+	s.core.Settle(s.now, s.id("third"), tokens(600)) // over for ten minutes
+	s.pass(2 * time.Minute)
+	s.poll()
+	s.ask("fourth", Spec{Request: "r", Costs: tokens(1)})
+	s.want("third")
 }
 
 func TestAFlowOverItsCeilingIsLookedAtWhenItsNextCallChanges(t *testing.T) {

@@ -101,8 +101,9 @@ func TestClosedTimeIsCountedOnceAndWithoutTheProbing(t *testing.T) {
 	}
 	wantClosed(0)
 	s.core.CloseBudget(s.now, 0, s.now.Add(10*time.Second))
-	s.pass(4 * time.Second)
-	wantClosed(4 * time.Second)
+	s.pass(2 * time.Second)
+	wantClosed(2 * time.Second)
+	s.pass(2 * time.Second)
 	s.core.CloseBudget(s.now, 0, s.now.Add(8*time.Second)) // until 12 s
 	s.pass(30 * time.Second)
 	wantClosed(12 * time.Second) // half-open since

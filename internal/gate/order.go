@@ -232,7 +232,6 @@ func (c *Core) leave(k *call) {
 		return
 	}
 	cl.active--
-	f.parked = false
 	cl.settle(f)
 	if cl.active > 0 {
 		return

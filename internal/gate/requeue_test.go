@@ -74,6 +74,21 @@ func TestARequeuedCallKeepsItsDeadline(t *testing.T) {
 	}
 }
 
+func TestABackoffThatEndsWithAnothersDeadlineIsNotLost(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, Config{Slots: 2, Dims: []Dim{perMinute(t, 10)}})
+	s.ask("spender", Spec{Costs: tokens(10)})
+	s.ask("waits", Spec{Flow: "a", Costs: tokens(1), Deadline: s.now.Add(10 * time.Second)})
+	s.ask("back", Spec{Flow: "b", Costs: tokens(0)})
+	s.core.Requeue(s.now, s.id("back"), tokens(0), s.now.Add(10*time.Second))
+	s.poll()
+	s.pass(10 * time.Second)
+	s.want("spender", "back")
+	if len(s.fails) != 1 || s.fails["waits"].ID != s.id("waits") {
+		t.Errorf("the waits of %v have failed, want the one whose deadline has come", s.fails)
+	}
+}
+
 func TestACancelDuringBackoffLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, Config{Slots: 1, FlowSlots: 1, RequestSlots: 1, Dims: []Dim{perMinute(t, 10)}})

@@ -129,6 +129,41 @@ func TestSmallCallsOfOtherClassesDoNotStarveAWideOne(t *testing.T) {
 	s.want("small2", "small3", "reserved", "wide")
 }
 
+// The next call of a class is held up by a bound of the class. When another
+// class claims units that it needs, it is not the next one any more, and a call
+// behind it that needs none of them may go.
+func TestAClaimFreesWhomTheClaimantHoldsUp(t *testing.T) {
+	t.Parallel()
+	// Class 0 is the one to be served first.
+	s := newScene(t, Config{Slots: 6, Classes: []Class{{Weight: 100, MaxSlots: 2}, {Weight: 1}}, Dims: []Dim{refilled(t, 60, 10)}})
+	s.ask("before", Spec{Class: 1, Costs: tokens(0)})
+	s.ask("runs", Spec{Class: 0, Flow: "a", Costs: tokens(5)})
+	s.ask("too wide now", Spec{Class: 0, Flow: "b", Slots: 2, Costs: tokens(1)})
+	s.ask("behind it", Spec{Class: 0, Flow: "c", Costs: tokens(0)})
+	s.want("before", "runs")
+	s.ask("claims", Spec{Class: 1, Costs: tokens(9)})
+	s.want("before", "runs", "behind it")
+}
+
+func TestAGrantFreesWhomItsUnitsHoldUp(t *testing.T) {
+	t.Parallel()
+	// Class 0 claims a slot, class 1's next call is too wide for its own minimum.
+	// What class 2 takes leaves too few units for both, so that a call behind
+	// them which needs none may use the minimum of class 1 in the same moment.
+	s := newScene(t, Config{
+		Slots:   5,
+		Classes: []Class{{Weight: 4}, {Weight: 2, MinSlots: 1}, {Weight: 1, MinSlots: 1}},
+		Dims:    []Dim{refilled(t, 60, 10)},
+	})
+	s.ask("runs", Spec{Class: 0, Flow: "a", Slots: 3, Costs: tokens(0)})
+	s.ask("claims", Spec{Class: 0, Flow: "b", Costs: tokens(6)})
+	s.ask("too wide", Spec{Class: 1, Flow: "a", Slots: 2, Costs: tokens(5)})
+	s.ask("narrow", Spec{Class: 1, Flow: "b", Costs: tokens(0)})
+	s.want("runs")
+	s.ask("takes units", Spec{Class: 2, Costs: tokens(6)})
+	s.want("runs", "takes units", "narrow")
+}
+
 func TestMinimumsShrinkWithTheGate(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -15,7 +15,7 @@ func TestTheBordersBetweenPartsCount(t *testing.T) {
 	if DigestOf([]byte("ab"), []byte("c")) == DigestOf([]byte("a"), []byte("bc")) {
 		t.Error("(ab, c) and (a, bc) have one digest")
 	}
-	if DigestOf([]byte("ab")) != DigestOf([]byte("ab")) {
+	if again := []byte("ab"); DigestOf([]byte("ab")) != DigestOf(again) {
 		t.Error("one text has two digests")
 	}
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"math"
 	"slices"
 	"testing"
 	"time"
@@ -40,8 +39,6 @@ func (tr trace) within(from, to time.Duration) (sum int64) {
 	}
 	return sum
 }
-
-func (tr trace) total() int64 { return tr.within(0, math.MaxInt64) }
 
 func TestNoSlidingWindowHoldsMoreThanTheLimitWhereverItStarts(t *testing.T) {
 	t.Parallel()
