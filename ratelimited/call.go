@@ -278,9 +278,9 @@ const maxOutput = 1 << 40
 // refusal handles an error in place of the first item: it tells the gate, and
 // decides whether the call is tried again.
 func (c *modelCall[Req, Resp]) refusal(err error) (delay time.Duration, cause error) {
-	v := c.m.gate.cfg.Retry.Classify(err)
+	v, real := c.verdict(err)
 	c.mu.Lock()
-	c.refused = answered(v, err)
+	c.refused = real && answered(v, err)
 	c.sent = v.Class != retry.NotSent && v.Class != retry.Denied && v.Class != retry.NeverFits
 	c.outcome = outcomeOf(v, c.ctx)
 	runs := c.phase == granted
@@ -295,10 +295,20 @@ func (c *modelCall[Req, Resp]) refusal(err error) (delay time.Duration, cause er
 	return 0, nil
 }
 
+// verdict is what an error means; false if it means the end of the context. Then
+// it may be that context's cause, such as the 429 of a sibling in a fan-out, and
+// says nothing about this call.
+func (c *modelCall[Req, Resp]) verdict(err error) (retry.Verdict, bool) {
+	if c.ctx.Err() != nil {
+		return retry.Verdict{}, false
+	}
+	return c.m.gate.cfg.Retry.Classify(err), true
+}
+
 // broken handles an error after the first item. It is passed on: what was
 // delivered cannot be taken back, so the call is never sent again.
 func (c *modelCall[Req, Resp]) broken(err error) {
-	v := c.m.gate.cfg.Retry.Classify(err)
+	v, _ := c.verdict(err)
 	c.mu.Lock()
 	runs := c.phase == granted && c.answered == More
 	if runs {
