@@ -350,8 +350,10 @@ func (g *Gate) takeIn(ctx context.Context, r *request) (place, error) {
 		g.mu.Unlock()
 		return p, err
 	}
-	p.ready = make(chan struct{}, 1)
-	g.core.SetReady(id, p.ready)
+	if p.ready = id.Ready(); p.ready == nil {
+		p.ready = make(chan struct{}, 1)
+		g.core.SetReady(id, p.ready)
+	}
 	g.alive++
 	if g.core.Stuck() && (r.deadline.IsZero() || r.deadline.After(now)) {
 		g.arm(now, r.deadline) // it can only wait

@@ -74,6 +74,7 @@ func (g *Gate) giveUp(ctx context.Context, p *place) error {
 		costs = g.costs(p.id)
 	}
 	delete(g.failures, p.id)
+	g.core.SetReady(p.id, nil)                     // the grant may be on its way
 	g.core.Settle(now, p.id, zeros[:len(g.owner)]) // granted meanwhile: it was not used
 	if g.core.End(now, p.id) {
 		g.end(now)
@@ -100,6 +101,7 @@ func (g *Gate) failed(ctx context.Context, p *place) error {
 	now := g.now()
 	f, ok := g.failures[id]
 	delete(g.failures, id)
+	g.core.SetReady(id, nil) // it is closed
 	var err error
 	switch {
 	case !ok:

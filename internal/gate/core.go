@@ -308,11 +308,12 @@ func (c *Core) newCall() *call {
 	return k
 }
 
-// recycle ends the life of a call record; every ID of it becomes stale.
+// recycle ends the life of a call record; every ID of it becomes stale. The
+// record keeps its channel for the next call that waits.
 func (c *Core) recycle(k *call) {
 	k.gen++
 	k.state, k.freed, k.settled, k.answered, k.left = stateFree, false, false, false, false
-	k.flow, k.request, k.prev, k.ready = nil, nil, nil, nil
+	k.flow, k.request, k.prev = nil, nil, nil
 	k.claim = 0
 	if c.freeLen < maxFree {
 		k.next, c.free = c.free, k

@@ -223,8 +223,9 @@ func (c *Core) land(k *call) {
 // Requeue sends a running call back into the line: its slots are freed, its
 // units settled to actual (what the refused attempt cost), and it waits again,
 // with its first sequence number and its deadline, but not before the given
-// instant. A backoff that does not end before the deadline ends with it. It
-// reports false if the call is not running.
+// instant. A backoff that does not end before the deadline ends with it. If its
+// flow was idle it comes back with the weight that it had. It reports false if
+// the call is not running.
 func (c *Core) Requeue(now time.Time, id ID, actual []int64, notBefore time.Time) bool {
 	c.company()
 	k := id.running()

@@ -22,7 +22,10 @@ func (c *Core) Enqueue(now time.Time, s Spec) (id ID, granted bool, refused Refu
 	}
 	k := c.newCall()
 	c.seq++
-	k.seq, k.slots, k.ready, k.deadline, k.need = c.seq, s.Slots, s.Ready, never, slotsBit
+	k.seq, k.slots, k.deadline, k.need = c.seq, s.Slots, never, slotsBit
+	if s.Ready != nil {
+		k.ready = s.Ready
+	}
 	if !s.Deadline.IsZero() {
 		k.deadline = c.later(now, s.Deadline)
 	}

@@ -11,7 +11,7 @@ import (
 func FuzzCore(f *testing.F) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for kind := range settings {
-		data := make([]byte, 600)
+		data := make([]byte, 300)
 		for i := range data {
 			data[i] = byte(r.Uint32())
 		}

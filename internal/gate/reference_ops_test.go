@@ -93,7 +93,7 @@ func (r *reference) earliest(now time.Time, k *refCall) time.Time {
 func (r *reference) flow(class int, key string) *refFlow {
 	f := r.flows[refKey{class, key}]
 	if f == nil {
-		f = &refFlow{class: class, shared: key == ""}
+		f = &refFlow{class: class, shared: key == "", had: make(map[int]float64)}
 		if !r.cfg.FIFO {
 			f.shares = r.newShares(r.cfg.FlowShare)
 		}
@@ -136,6 +136,7 @@ func (r *reference) join(k *refCall) {
 		if f.weight = k.spec.FlowWeight; f.weight == 0 {
 			f.weight = 1
 		}
+		f.had[f.life] = f.weight
 	}
 	if !r.active(f.class, nil) {
 		cl.at, cl.credit = max(cl.at, r.top.now), 0

@@ -178,6 +178,7 @@ func (r *reference) requeue(now time.Time, k *refCall, actual []int64, notBefore
 	}
 	m := r.clock.at(now)
 	if k.over() {
+		k.spec.FlowWeight = k.flow.had[k.life] // it comes back with the weight that its flow had
 		r.join(k)
 	}
 	k.stays = true // its flow stays active while the attempt is charged

@@ -59,7 +59,8 @@ type refFlow struct {
 	refCeiling
 	class  int
 	shared bool
-	life   int // how often it was forgotten
+	life   int             // how often it was forgotten
+	had    map[int]float64 // its weight in each of its lives
 }
 
 // refCeiling is what a flow or a request holds and has taken.

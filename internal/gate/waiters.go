@@ -1,7 +1,8 @@
 package gate
 
-// SetReady keeps a channel with a waiting call, for the shell to find its
-// waiter. A hundred thousand may wait, so it is made only for those that do.
+// SetReady keeps a channel with a call, for the shell to find its waiter. It is
+// made only for calls that wait, and stays with the record for a later call that
+// does: set it to nil if something may still be sent on it, or it was closed.
 func (c *Core) SetReady(id ID, ready chan struct{}) {
 	if k := id.call(); k != nil {
 		k.ready = ready
