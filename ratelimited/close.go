@@ -10,7 +10,9 @@ import (
 // still in line, and those that come back into it from a refusal of the
 // provider, fail with an error that matches [ErrClosed]. Calls in flight are
 // never cut. It returns the context's error if something was left. Close may be
-// called again, to go on waiting, and by several goroutines.
+// called again, to go on waiting, and by several goroutines. The gate's metrics
+// stay registered, for a last scrape: another gate on the same registerer needs
+// another Config.Name.
 func (g *Gate) Close(ctx context.Context) error {
 	g.mu.Lock()
 	g.closed = true
@@ -48,6 +50,7 @@ func (g *Gate) failWaiting() {
 	for _, id := range g.core.FailWaiting() {
 		close(id.Ready())
 	}
+	g.noteLine()
 }
 
 // enter tells that a call may have reservations open until exit; false if the

@@ -130,6 +130,9 @@ func (c Config) withDefaults() Config {
 			c.Classes[i].Weight = 1
 		}
 	}
+	if isNilValue(c.Registerer) {
+		c.Registerer = nil
+	}
 	if c.Headroom == 0 {
 		c.Headroom = DefaultHeadroom
 	}

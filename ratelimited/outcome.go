@@ -227,7 +227,7 @@ func (c *modelCall[Req, Resp]) pay(b bill, abandoned bool) {
 		case abandoned:
 			c.permit.abandon(costs)
 		case b.settled.IsZero():
-			c.permit.finish(costs)
+			c.permit.finish(costs, false)
 		default:
 			c.permit.close()
 		}

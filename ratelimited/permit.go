@@ -31,25 +31,50 @@ type Permit struct {
 
 // End ends the call: its slots come back and its estimate is settled to what
 // was used. A zero usage means that nothing is known; the estimate then stands.
+// A usage that is known tells that the provider has answered: a budget that a
+// hint had closed, and for which this call was let through, opens again.
 func (p Permit) End(actual usage.Usage) {
 	if p.g == nil {
 		return
 	}
 	if actual.IsZero() {
-		p.finish(nil)
+		p.finish(nil, false)
 		return
 	}
 	var costs [gate.MaxDims]int64
 	c := costs[:len(p.g.owner)]
 	p.g.settledCosts(c, actual)
-	p.finish(c)
+	p.finish(c, true)
+}
+
+// Refused ends a call that the provider answered with an error, or that never
+// reached it, and tells the gate what this means for everybody: a hint closes
+// the budget that it names, a 429 cuts its rate, an overloaded provider gets
+// fewer calls in flight. The call is settled at what the profile says of refused
+// requests. It returns what the error means, so that the caller can decide
+// whether to ask for another permit; a RateLimitedModel does all that by itself.
+func (p Permit) Refused(err error) retry.Verdict {
+	if p.g == nil {
+		return retry.Classify(err)
+	}
+	v := p.g.cfg.Retry.Classify(err)
+	p.refused(v)
+	if !answered(v, err) {
+		p.Release()
+		return v
+	}
+	var costs [gate.MaxDims]int64
+	c := costs[:len(p.g.owner)]
+	p.g.failedCosts(c, usage.Usage{})
+	p.finish(c, false)
+	return v
 }
 
 // Release ends a call that was not sent, or that the provider cannot have
 // counted: everything is refunded.
 func (p Permit) Release() {
 	if p.g != nil {
-		p.finish(zeros[:len(p.g.owner)])
+		p.finish(zeros[:len(p.g.owner)], false)
 	}
 }
 
@@ -83,7 +108,7 @@ func (p Permit) Counted() {
 // finish ends the call: it frees the slots and settles, as far as that has not
 // been done. costs are in units of the core's limits; nil stands for what was
 // held.
-func (p Permit) finish(costs []int64) {
+func (p Permit) finish(costs []int64, success bool) {
 	g := p.g
 	if !g.line.Load() {
 		g.mu.Lock()
@@ -98,6 +123,9 @@ func (p Permit) finish(costs []int64) {
 	g.mu.Lock()
 	var next chan<- struct{}
 	last := g.core.Leave(p.id)
+	if success {
+		g.core.Succeeded(now, p.id)
+	}
 	if g.core.Finish(now, p.id, costs) {
 		next = g.pollAllButOne(now)
 	}
@@ -133,7 +161,7 @@ func (p Permit) close() {
 	forgotten := g.core.Forget(p.id)
 	g.mu.Unlock()
 	if !forgotten {
-		p.finish(nil)
+		p.finish(nil, false)
 	}
 }
 

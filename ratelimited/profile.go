@@ -110,7 +110,10 @@ func (d Dimension) limiters() ([]budget.Limiter, error) {
 		list = append(list, w)
 	}
 	if d.Burst > 0 {
-		burst := int64(float64(d.Limit) * float64(d.Burst) / float64(d.window()))
+		burst := d.Limit
+		if part := float64(d.Burst) / float64(d.window()); part < 1 {
+			burst = int64(float64(d.Limit) * part)
+		}
 		b, err := budget.NewTokenBudget(budget.TokenBudgetConfig{Limit: d.Limit, Window: d.window(), Burst: max(burst, 1)})
 		if err != nil {
 			return nil, err

@@ -43,6 +43,9 @@ func (c *Core) newCeiling(key string, slots int64, share float64) *ceiling {
 
 // part is share·limit, at least 1 where the limit is.
 func part(share float64, limit int64) int64 {
+	if share >= 1 {
+		return limit
+	}
 	return max(min(1, limit), int64(share*float64(limit)))
 }
 

@@ -1,0 +1,81 @@
+package ratelimited_test
+
+import (
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-go/headgate/ratelimited"
+	"github.com/headgate-go/headgate/retry"
+	"github.com/headgate-go/headgate/usage"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/genai"
+)
+
+// A program may use the gate without wrapping a model.
+func TestAHintToldByPermitClosesTheBudgetAndAnAnswerOpensIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, err := ratelimited.NewGate(ratelimited.Config{
+			Slots: 10, Profile: ratelimited.GeminiAPI(ratelimited.Quota{RequestsPerMinute: 100}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		acquire := func() ratelimited.Permit {
+			p, err := g.Acquire(t.Context(), ratelimited.Call{Usage: usage.Usage{Input: 1}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		refused, start := acquire(), time.Now()
+		v := refused.Refused(genai.APIError{Code: 429, Status: "RESOURCE_EXHAUSTED", Details: []map[string]any{{
+			"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "5s",
+		}}})
+		if v.Class != retry.Throttled || v.Hint != 5*time.Second {
+			t.Errorf("verdict %+v, want throttled for 5s", v)
+		}
+		refused.Refused(nil) // it is over
+		probe := acquire()
+		if waited := time.Since(start); waited < 5*time.Second || waited > 6*time.Second {
+			t.Errorf("the next call waited %v, want the hint and up to a tenth", waited)
+		}
+		if _, err := g.Acquire(ratelimited.WithMaxWait(t.Context(), time.Minute), ratelimited.Call{}); err == nil {
+			t.Error("a second call was let through while the first one probes")
+		}
+		probe.End(usage.Usage{Input: 1, Output: 1})
+		for range 5 {
+			acquire()
+		}
+		if s := g.Stats(); s.Running != 5 {
+			t.Errorf("%d calls run, want 5: an answer opens the budget for all", s.Running)
+		}
+	})
+}
+
+func TestHugeLimitsKeepTheirBurstAndTheirShare(t *testing.T) {
+	t.Parallel()
+	g, err := ratelimited.NewGate(ratelimited.Config{
+		Slots: 10, Headroom: 1, PerFlow: ratelimited.Ceiling{Share: 1},
+		Profile: ratelimited.Profile{Dimensions: []ratelimited.Dimension{{
+			Name: "tokens", Limit: math.MaxInt64, Burst: time.Minute, Shape: ratelimited.Bucket, Count: ratelimited.InputTokens,
+		}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := g.Acquire(ratelimited.WithMaxWait(t.Context(), 0), ratelimited.Call{Flow: "a", Usage: usage.Usage{Input: 1 << 40}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestANilRegistryIsNone(t *testing.T) {
+	t.Parallel()
+	if _, err := ratelimited.NewGate(ratelimited.Config{Slots: 1, Registerer: (*prometheus.Registry)(nil)}); err != nil {
+		t.Error(err)
+	}
+}
