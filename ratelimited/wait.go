@@ -144,8 +144,8 @@ func (g *Gate) costs(id gate.ID) []int64 {
 }
 
 // forecast says how long a call would wait if it arrived now, and for which
-// limit: dim, which it was found to lack, or the one with the longest wait. mu
-// is held.
+// limit: dim, which it was found to lack, or the one with the longest wait; ""
+// if none of them is what it waits for. mu is held.
 func (g *Gate) forecast(now time.Time, dim int, slots int32, costs []int64) (limit string, expected time.Duration) {
 	expected = g.core.ExpectedWait(now, slots, costs)
 	if dim < 0 {
@@ -157,6 +157,9 @@ func (g *Gate) forecast(now time.Time, dim int, slots int32, costs []int64) (lim
 				dim, longest = i, wait
 			}
 			one[i] = 0
+		}
+		if dim < 0 && longest == 0 {
+			return "", expected // a ceiling, or a budget that waits for its probe
 		}
 	}
 	return g.limitName(dim), expected

@@ -27,8 +27,12 @@ func (r *report) add(run *result, err error) error {
 	if plans == nil { // nobody has planned the real API's calls
 		plans, tokens = run.plans, run.tokensPerCall
 	}
+	slots := r.options.slots
+	if run.name == "unlimited" { // it has none
+		slots = math.MaxInt32
+	}
 	run.bound = bound(plans, tokens, quota{
-		requests: r.options.rpm, tokens: r.options.tpm, slots: r.options.slots,
+		requests: r.options.rpm, tokens: r.options.tpm, slots: slots,
 		window: r.options.window, length: time.Minute,
 	})
 	r.runs = append(r.runs, run)
