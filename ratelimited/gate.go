@@ -42,6 +42,8 @@ type Gate struct {
 	// Hints, read without mu.
 	line atomic.Bool // calls wait in line
 	long atomic.Bool // many do: see askAside
+	// company: calls overlap, so that a call that ends is hardly ever alone.
+	company atomic.Bool
 
 	mu sync.Mutex
 	// mu guards all that follows. It is never held while something waits.
@@ -54,6 +56,7 @@ type Gate struct {
 	drained  chan struct{} // closed once nothing runs or waits after Close
 	busy     bool          // what line was last set to
 	crowded  bool          // what long was last set to
+	solo     int           // calls in a row that ended alone
 	scratch  []int64       // for the costs of a call that enters
 	alive    int           // calls in line or in flight, and those with open reservations
 }
@@ -437,6 +440,21 @@ func (g *Gate) pollAllButOne(now time.Time) (last chan<- struct{}) {
 	g.arm(now, next)
 	return last
 }
+
+// noteCompany keeps that hint up to date after the end of a call. mu is held.
+func (g *Gate) noteCompany() {
+	if g.core.Running() > 0 {
+		if g.solo = 0; !g.company.Load() {
+			g.company.Store(true)
+		}
+	} else if g.solo++; g.solo == soloCalls {
+		g.company.Store(false)
+	}
+}
+
+// soloCalls is how many calls in a row must end alone for the next one to be
+// expected to.
+const soloCalls = 64
 
 // noteLine keeps the hint up to date. mu is held.
 func (g *Gate) noteLine() {

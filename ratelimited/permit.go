@@ -110,17 +110,20 @@ func (p Permit) Counted() {
 // held.
 func (p Permit) finish(costs []int64, success bool) {
 	g := p.g
-	if !g.line.Load() {
-		g.mu.Lock()
+	var now time.Time
+	alone := !g.line.Load() && !g.company.Load()
+	if !alone {
+		now = g.now() // read while nobody is kept waiting for the lock
+	}
+	g.mu.Lock()
+	if alone {
 		if g.core.FinishLast(p.id, costs) {
 			g.gone()
 			g.mu.Unlock()
 			return
 		}
-		g.mu.Unlock()
+		now = g.now()
 	}
-	now := g.now() // read while nobody is kept waiting for the lock
-	g.mu.Lock()
 	var next chan<- struct{}
 	last := g.core.Leave(p.id)
 	if success {
@@ -132,6 +135,7 @@ func (p Permit) finish(costs []int64, success bool) {
 	if last {
 		g.gone()
 	}
+	g.noteCompany()
 	g.mu.Unlock()
 	if next != nil {
 		next <- struct{}{}

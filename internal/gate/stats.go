@@ -97,3 +97,6 @@ func (c *Core) HoldTime() time.Duration { return time.Duration(c.holdTime) }
 
 // Waiting is the number of calls that wait.
 func (c *Core) Waiting() int { return c.waiting }
+
+// Running is the number of calls in flight.
+func (c *Core) Running() int { return c.running }
