@@ -176,7 +176,7 @@ func (g *Gate) start(ctx context.Context, call *Call) (Permit, bool) {
 	n := len(g.owner)
 	g.admissionCosts(costs[:n], call.Usage)
 	now := g.now()
-	g.mu.Lock()
+	g.lock()
 	var p Permit
 	ok := !g.closed
 	if ok {
@@ -324,7 +324,7 @@ func (g *Gate) takeIn(ctx context.Context, r *request) (place, error) {
 	}
 
 	now := r.since // a call that must not wait may start at this very instant
-	g.mu.Lock()
+	g.lock()
 	if g.closed {
 		g.mu.Unlock()
 		return p, &WaitError{Err: ErrClosed}
@@ -440,6 +440,40 @@ func (g *Gate) pollAllButOne(now time.Time) (last chan<- struct{}) {
 	g.arm(now, next)
 	return last
 }
+
+// lock takes mu. Where goroutines of several processors want it, what a call
+// touches must travel from one processor's cache to the other's, and that takes
+// longer than the call itself. So whoever finds it taken looks again after a
+// while, in which the other one gets several calls done, before it is put to
+// sleep and must be woken.
+func (g *Gate) lock() {
+	if !g.mu.TryLock() {
+		g.lockSlow()
+	}
+}
+
+func (g *Gate) lockSlow() {
+	for range lockTries {
+		pause()
+		if g.mu.TryLock() {
+			return
+		}
+	}
+	g.mu.Lock()
+}
+
+// lockTries is how often a lock that is taken is looked at again.
+const lockTries = 8
+
+// pause is about two microseconds in which no memory is touched.
+//
+//go:noinline
+func pause() {
+	for i := 0; i < lockPause; i++ {
+	}
+}
+
+const lockPause = 6000
 
 // noteCompany keeps that hint up to date after the end of a call. mu is held.
 func (g *Gate) noteCompany() {

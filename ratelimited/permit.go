@@ -115,7 +115,7 @@ func (p Permit) finish(costs []int64, success bool) {
 	if !alone {
 		now = g.now() // read while nobody is kept waiting for the lock
 	}
-	g.mu.Lock()
+	g.lock()
 	if alone {
 		if g.core.FinishLast(p.id, costs) {
 			g.gone()
