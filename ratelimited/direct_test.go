@@ -1,7 +1,9 @@
 package ratelimited_test
 
 import (
+	"io"
 	"math"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,6 +53,46 @@ func TestAHintToldByPermitClosesTheBudgetAndAnAnswerOpensIt(t *testing.T) {
 		}
 		if s := g.Stats(); s.Running != 5 {
 			t.Errorf("%d calls run, want 5: an answer opens the budget for all", s.Running)
+		}
+	})
+}
+
+func TestRefusedChargesWhatTheErrorMeans(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			name             string
+			err              error
+			requests, tokens int64
+		}{
+			{"refused", genai.APIError{Code: 429}, 1, 0},
+			{"bad request", genai.APIError{Code: 400}, 1, 0},
+			{"not sent", &net.DNSError{Err: "no such host"}, 0, 0},
+			{"denied further in", &ratelimited.WaitError{}, 0, 0},
+			{"broken after it was sent", io.ErrUnexpectedEOF, 1, 40},
+		} {
+			g, err := ratelimited.NewGate(ratelimited.Config{
+				Slots: 1, Headroom: 1,
+				Profile: ratelimited.GeminiAPI(ratelimited.Quota{RequestsPerMinute: 100, InputTokensPerMinute: 100}),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := g.Acquire(t.Context(), ratelimited.Call{Usage: usage.Usage{Input: 40}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Refused(c.err)
+			s := g.Stats()
+			for i, want := range []int64{c.requests, c.tokens} {
+				d := s.Dimensions[i]
+				if used := int64(math.Round(float64(d.Limit)*d.Share)) - d.Level; used != want {
+					t.Errorf("%s: %d of %s on the books, want %d", c.name, used, d.Name, want)
+				}
+			}
+			if s.SlotsInUse != 0 || s.Running != 0 {
+				t.Errorf("%s: %+v is still held", c.name, s)
+			}
 		}
 	})
 }

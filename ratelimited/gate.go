@@ -54,8 +54,6 @@ type Gate struct {
 	closed   bool          // Close was called: nothing is admitted any more
 	cut      bool          // a Close gave up waiting: nothing waits in line any more
 	drained  chan struct{} // closed once nothing runs or waits after Close
-	busy     bool          // what line was last set to
-	crowded  bool          // what long was last set to
 	solo     int           // calls in a row that ended alone
 	scratch  []int64       // for the costs of a call that enters
 	alive    int           // calls in line or in flight, and those with open reservations
@@ -200,50 +198,6 @@ func (g *Gate) ask(ctx context.Context, call *Call, maxWait *time.Duration) (pla
 	}
 	g.begin(ctx, &r, maxWait)
 	return g.takeIn(ctx, &r)
-}
-
-// longLine is the number of waiting calls from which on others get in line
-// aside.
-const longLine = 1024
-
-// askAside is ask on another goroutine's stack. A goroutine's stack starts with
-// 2 kB and never shrinks back to that, and ask needs more; where many wait, it
-// is their memory that counts, not the microsecond that this takes.
-//
-//go:noinline
-func (g *Gate) askAside(ctx context.Context, call *Call, maxWait *time.Duration) (place, error) {
-	a := &aside{g: g, ctx: ctx, call: *call, maxWait: maxWait, done: make(chan struct{})}
-	go a.ask()
-	<-a.done
-	if a.panicked {
-		panic(a.panic)
-	}
-	return a.place, a.err
-}
-
-// aside is one askAside.
-type aside struct {
-	g        *Gate
-	ctx      context.Context
-	call     Call
-	maxWait  *time.Duration
-	done     chan struct{}
-	place    place
-	err      error
-	panicked bool
-	panic    any
-}
-
-func (a *aside) ask() {
-	a.panicked = true
-	defer func() {
-		if a.panicked { // in a function of the caller's: it is the caller's to meet
-			a.panic = recover()
-		}
-		close(a.done)
-	}()
-	a.place, a.err = a.g.ask(a.ctx, &a.call, a.maxWait)
-	a.panicked = false
 }
 
 // observe counts how an Acquire ended.
@@ -412,114 +366,4 @@ func (g *Gate) limitName(core int) string {
 		return "slots"
 	}
 	return g.cfg.Profile.Dimensions[g.owner[core]].Name
-}
-
-// poll lets the core start what can start. mu is held.
-func (g *Gate) poll(now time.Time) {
-	if last := g.pollAllButOne(now); last != nil {
-		last <- struct{}{}
-	}
-}
-
-// pollAllButOne is poll, but leaves it to the caller to tell the last one that
-// it is granted, after unlocking: to wake somebody takes a while. mu is held.
-func (g *Gate) pollAllButOne(now time.Time) (last chan<- struct{}) {
-	grants, failed, next := g.core.Poll(now)
-	g.noteLine()
-	for i, id := range grants {
-		if ready := id.Ready(); i < len(grants)-1 {
-			ready <- struct{}{} // buffered; the one receiver is the granted waiter
-		} else {
-			last = ready
-		}
-	}
-	for _, f := range failed {
-		g.failures[f.ID] = f
-		close(f.ID.Ready())
-	}
-	g.arm(now, next)
-	return last
-}
-
-// lock takes mu. Where goroutines of several processors want it, what a call
-// touches must travel from one processor's cache to the other's, and that takes
-// longer than the call itself. So whoever finds it taken looks again after a
-// while, in which the other one gets several calls done, before it is put to
-// sleep and must be woken.
-func (g *Gate) lock() {
-	if !g.mu.TryLock() {
-		g.lockSlow()
-	}
-}
-
-func (g *Gate) lockSlow() {
-	for range lockTries {
-		pause()
-		if g.mu.TryLock() {
-			return
-		}
-	}
-	g.mu.Lock()
-}
-
-// lockTries is how often a lock that is taken is looked at again.
-const lockTries = 8
-
-// pause is about two microseconds in which no memory is touched.
-//
-//go:noinline
-func pause() {
-	for i := 0; i < lockPause; i++ {
-	}
-}
-
-const lockPause = 6000
-
-// noteCompany keeps that hint up to date after the end of a call. mu is held.
-func (g *Gate) noteCompany() {
-	if g.core.Running() > 0 {
-		if g.solo = 0; !g.company.Load() {
-			g.company.Store(true)
-		}
-	} else if g.solo++; g.solo == soloCalls {
-		g.company.Store(false)
-	}
-}
-
-// soloCalls is how many calls in a row must end alone for the next one to be
-// expected to.
-const soloCalls = 64
-
-// noteLine keeps the hint up to date. mu is held.
-func (g *Gate) noteLine() {
-	if busy := g.core.Waiting() > 0; busy != g.busy {
-		g.busy = busy
-		g.line.Store(busy)
-	}
-	if long := g.core.Waiting() >= longLine; long != g.crowded {
-		g.crowded = long
-		g.long.Store(long)
-	}
-}
-
-// arm makes the timer fire at next at the latest; a zero next is never. mu is
-// held.
-func (g *Gate) arm(now, next time.Time) {
-	switch {
-	case next.IsZero():
-	case g.timer == nil:
-		g.wake = next
-		g.timer = time.AfterFunc(next.Sub(now), g.tick)
-	case g.wake.IsZero() || next.Before(g.wake):
-		g.wake = next
-		g.timer.Reset(next.Sub(now))
-	}
-}
-
-// tick is the timer's call.
-func (g *Gate) tick() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.wake = time.Time{}
-	g.poll(g.now())
 }

@@ -47,27 +47,43 @@ func (p Permit) End(actual usage.Usage) {
 	p.finish(c, true)
 }
 
-// Refused ends a call that the provider answered with an error, or that never
-// reached it, and tells the gate what this means for everybody: a hint closes
-// the budget that it names, a 429 cuts its rate, an overloaded provider gets
-// fewer calls in flight. The call is settled at what the profile says of refused
-// requests. It returns what the error means, so that the caller can decide
-// whether to ask for another permit; a RateLimitedModel does all that by itself.
+// Refused ends a call that failed, and tells the gate what its error means for
+// everybody: a hint closes the budget that it names, a 429 cuts its rate, an
+// overloaded provider gets fewer calls in flight. A call that the provider
+// refused is settled at what the profile says of such requests; one that was not
+// sent is refunded; for any other the estimate stands, because the provider may
+// have counted it. It returns what the error means, so that the caller can
+// decide whether to ask for another permit; a RateLimitedModel does all that by
+// itself.
 func (p Permit) Refused(err error) retry.Verdict {
 	if p.g == nil {
 		return retry.Classify(err)
 	}
 	v := p.g.cfg.Retry.Classify(err)
 	p.refused(v)
-	if !answered(v, err) {
+	switch {
+	case v.Class == retry.NotSent, v.Class == retry.Denied, v.Class == retry.NeverFits:
 		p.Release()
-		return v
+	case answered(v, err):
+		p.finish(p.refusedCosts(), false)
+	default:
+		p.finish(nil, false)
 	}
-	var costs [gate.MaxDims]int64
-	c := costs[:len(p.g.owner)]
-	p.g.failedCosts(c, usage.Usage{})
-	p.finish(c, false)
 	return v
+}
+
+// refusedCosts is what the provider counts for the call if it refuses it.
+func (p Permit) refusedCosts() []int64 {
+	g := p.g
+	costs := make([]int64, len(g.owner))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, d := range g.owner {
+		if g.cfg.Profile.Dimensions[d].FailuresCount {
+			costs[i] = g.core.Cost(p.id, i)
+		}
+	}
+	return costs
 }
 
 // Release ends a call that was not sent, or that the provider cannot have

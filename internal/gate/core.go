@@ -86,8 +86,6 @@ type Spec struct {
 	// Deadline is when the call stops waiting; zero is never. It may still start
 	// at that very instant, so a deadline of now is a call that does not wait.
 	Deadline time.Time
-	// Ready is kept with the call for the shell to find its waiter.
-	Ready chan struct{}
 }
 
 // ID names a call. It stays safe to use after the call has ended: operations
@@ -113,7 +111,7 @@ func (id ID) running() *call {
 	return nil
 }
 
-// Ready is the channel that was given with the call.
+// Ready is the channel that the call's record keeps; see Core.SetReady.
 func (id ID) Ready() chan struct{} {
 	if c := id.call(); c != nil {
 		return c.ready

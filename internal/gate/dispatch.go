@@ -169,6 +169,8 @@ type pass struct {
 	claimed  resources // by calls that were chosen and lack something
 	claimers uint64    // the classes of those that claim slots; all if one must run alone
 	skipped  uint64    // the classes that a bound of their own blocks
+	kept     bool      // a chosen call was left waiting
+	stale    bool      // something was granted after that: it may lack more now
 }
 
 // blocks reports whether k needs what was claimed before it. A class may use
@@ -190,13 +192,14 @@ func (p *pass) reserve(cl *class, slots int32) bool {
 // blocks only heads that need a resource which it claims. It returns the next
 // instant at which time alone lets a chosen call start.
 func (c *Core) dispatch(now time.Time, ns int64) (next int64) {
-	for granted := -1; granted < len(c.grants); {
-		granted = len(c.grants)
+	for again := true; again; {
+		granted := len(c.grants)
 		var p pass
 		c.serveChosen(now, ns, &p)
 		c.serveHeads(now, ns, &p)
-		// Once more after a grant: who was chosen before it may lack more now, or
-		// be over the ceiling of a request that was served in another flow.
+		// A chosen call that was looked at before a grant may lack more after it,
+		// or be over the ceiling of a request that was served in another flow.
+		again = p.stale || !c.plain && len(c.grants) > granted
 	}
 	return c.nextStart(now, ns)
 }
@@ -216,8 +219,10 @@ func (c *Core) serveChosen(now time.Time, ns int64, p *pass) {
 		if lack == 0 && !blocked {
 			c.unclaim(i)
 			c.grant(now, ns, k, fl)
+			p.stale = p.kept
 			continue
 		}
+		p.kept = true
 		k.claim = k.claim&^slotsBit | lack
 		c.claim(p, k)
 		i++
@@ -244,8 +249,10 @@ func (c *Core) serveHeads(now time.Time, ns int64, p *pass) {
 		f.queue.remove(k)
 		if lack == 0 {
 			c.grant(now, ns, k, fl)
+			p.stale = p.kept
 			continue
 		}
+		p.kept = true
 		k.state, k.claim = stateChosen, lack
 		f.chosen = k
 		cl.pending += int64(k.slots)

@@ -139,7 +139,11 @@ func (c *Core) Adjust(now time.Time, id ID, extra []int64) {
 // End ends a call whatever its state: what is not freed is freed, what is not
 // settled is settled at what was held, a waiting call is cancelled. It reports
 // false if the call had ended before.
-func (c *Core) End(now time.Time, id ID) bool {
+func (c *Core) End(now time.Time, id ID) bool { return c.Finish(now, id, nil) }
+
+// Finish is End for a call that is settled to what was used, in the order of
+// Config.Dims, if it was not settled before; nil stands for what was held.
+func (c *Core) Finish(now time.Time, id ID, actual []int64) bool {
 	c.company()
 	k := id.call()
 	switch {
@@ -150,25 +154,6 @@ func (c *Core) End(now time.Time, id ID) bool {
 		return true
 	case k.state != stateRunning:
 		return c.Cancel(now, id)
-	}
-	ns := c.at(now)
-	if !k.freed {
-		c.freeSlot(ns, k)
-	}
-	if !k.settled {
-		c.settle(now, k, nil)
-	}
-	c.land(k)
-	c.recycle(k)
-	return true
-}
-
-// Finish is FreeSlot, Settle and End in one step.
-func (c *Core) Finish(now time.Time, id ID, actual []int64) bool {
-	c.company()
-	k := id.running()
-	if k == nil {
-		return c.End(now, id)
 	}
 	ns := c.at(now)
 	if !k.freed {

@@ -23,9 +23,6 @@ func (c *Core) Enqueue(now time.Time, s Spec) (id ID, granted bool, refused Refu
 	k := c.newCall()
 	c.seq++
 	k.seq, k.slots, k.deadline, k.need = c.seq, s.Slots, never, slotsBit
-	if s.Ready != nil {
-		k.ready = s.Ready
-	}
 	if !s.Deadline.IsZero() {
 		k.deadline = c.later(now, s.Deadline)
 	}

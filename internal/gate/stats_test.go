@@ -111,7 +111,8 @@ func TestWhatTheShellKeepsWithACallEndsWithIt(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, Config{Slots: 1, Dims: []Dim{perMinute(t, 10)}})
 	first, second := make(chan struct{}), make(chan struct{})
-	s.ask("runs", Spec{Ready: first, Costs: tokens(3)})
+	s.ask("runs", Spec{Costs: tokens(3)})
+	s.core.SetReady(s.id("runs"), first)
 	s.ask("waits", Spec{Costs: tokens(4)})
 	s.core.SetReady(s.id("waits"), second)
 	if s.id("runs").Ready() != first || s.id("waits").Ready() != second {
