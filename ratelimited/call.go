@@ -21,48 +21,79 @@ import (
 // gate something. Whoever ends the call, or books something, decides so under
 // the lock and acts after it: the model, the meter, the budgets and the
 // functions of the profile are other people's code.
+//
+// Every call makes one record of this, so what only few calls need is made
+// apart.
 type modelCall[Req, Resp any] struct {
 	m      *RateLimitedModel[Req, Resp]
 	ctx    context.Context
-	stream bool
 	yield  func(Resp, error) bool
+	stream bool
 
 	// What follows belongs to the consumer's goroutine, or is fixed before the
 	// call can end from elsewhere.
 
-	request  // with the estimate that is held
+	shared   bool  // another goroutine knows the call: mu must be held
+	stopped  bool  // the consumer wants no more
+	returned bool  // the model's sequence has come to its end
+	finished int32 // the last attempt that is to yield no more
+	request        // with the estimate that is held
 	party    *party
-	permit   Permit
-	accounts []account // of the customer budgets
-	stopped  bool      // the consumer wants no more
-	returned bool      // the model's sequence has come to its end
-	finished int       // the last attempt that is to yield no more
-	delay    time.Duration
-	cause    error       // the refusal after which the call is tried again, after delay
+	id       gate.ID     // of the permit
+	accounts []account   // of the customer budgets
+	next     *repetition // the call is tried again, and how
 	unwatch  func() bool // ends the watch over the context
 
-	mu sync.Mutex
+	mu sync.Mutex // see lock
 	// mu guards all that follows. The consumer's goroutine alone changes what is
 	// not marked otherwise, and may read that without the lock.
-	phase    phase // changed by whoever ends the call
-	attempts int
-	started  time.Time     // when the permit was granted
+	phase    phase    // changed by whoever ends the call
+	answered Progress // More until an item completed the answer
+	settled  bool     // the call was, when the answer was complete
+	booked   bool     // the reservations were, too
+	entered  bool     // the gate counts the reservations as open; changed by whoever closes them
+	refused  bool     // the provider refused the last attempt, before an item
+	sent     bool     // an attempt was begun and its end is not known to be "not sent"
+	outcome  label    // of the attempt, where an error has told it
+	attempts int32
+	items    int32         // that the model has answered
+	started  time.Duration // when the permit was granted, after the gate's epoch
 	heldFor  time.Duration // how long the slot was held, once the answer is complete
 	seen     usage.Usage   // maximum of the reports
 	output   int64         // estimated output of the items without a report
-	items    int           // that the model has answered
-	answered Progress      // More until an item completed the answer
-	settled  usage.Usage   // what was settled when the answer was complete
-	booked   bool          // the reservations were settled, too
-	entered  bool          // the gate counts the reservations as open; changed by whoever closes them
-	refused  bool          // the provider refused the last attempt, before an item
-	sent     bool          // an attempt was begun and its end is not known to be "not sent"
-	outcome  label         // of the attempt, where an error has told it
-	charged  usage.Usage   // what an abandoned call was charged; set by whoever ended it
-	paid     bool          // that was booked; likewise
-	wait     chan struct{} // closed when it is, if the consumer waits for it
+	first    *usage.Usage  // what was settled, if more was reported later; else nil
+	left     *abandonment  // set by whoever abandoned the call
 	written  *time.Timer   // set and stopped by the HTTP client's goroutine, too
 }
+
+// repetition is why and when a refused call is sent again.
+type repetition struct {
+	delay time.Duration
+	cause error
+}
+
+// abandonment is what becomes of a call that the end of its context has ended.
+type abandonment struct {
+	charged usage.Usage   // what it was charged
+	paid    bool          // that was booked
+	wait    chan struct{} // closed when it is, if the consumer waits for it
+}
+
+// lock takes mu, unless nobody else can know the call yet: most calls are
+// complete with their first item, before their context had to be watched.
+func (c *modelCall[Req, Resp]) lock() {
+	if c.shared {
+		c.mu.Lock()
+	}
+}
+
+func (c *modelCall[Req, Resp]) unlock() {
+	if c.shared {
+		c.mu.Unlock()
+	}
+}
+
+func (c *modelCall[Req, Resp]) permit() Permit { return Permit{c.m.gate, c.id} }
 
 // phase is where a call stands.
 type phase uint8
@@ -77,12 +108,13 @@ const (
 // run makes the call.
 func (c *modelCall[Req, Resp]) run(req Req) {
 	m, g := c.m, c.m.gate
-	c.raw = m.meter.Estimate(req)
+	c.shared = m.opts.transport
+	raw := m.meter.Estimate(req)
 	name := m.inner.Name()
 	c.Slots = m.opts.slots
 	maxWait := g.fill(c.ctx, &c.Call)
-	c.party = g.learner.party(name, c.Agent)
-	c.Usage = c.party.estimate(c.raw)
+	c.party = m.party(name, c.Agent)
+	c.raw, c.Usage = estimateOf(raw), c.party.estimate(raw)
 
 	defer c.leave()
 	if err := g.resolve(&c.request); err != nil {
@@ -97,7 +129,7 @@ func (c *modelCall[Req, Resp]) run(req Req) {
 	}
 	if err == nil {
 		g.begin(c.ctx, &c.request, maxWait)
-		c.permit, c.started, err = g.acquire(c.ctx, &c.request)
+		c.id, c.started, err = g.acquire(c.ctx, &c.request)
 	}
 	if err != nil {
 		g.metrics.refused(c.class, err)
@@ -105,17 +137,18 @@ func (c *modelCall[Req, Resp]) run(req Req) {
 		return
 	}
 	c.phase = granted
-	g.metrics.admitted(c.party, c.class, c.started.Sub(c.since))
-	g.retries.Call(c.since)
+	g.metrics.admitted(c.party, c.class, c.started-c.since)
+	g.retries.Call(g.epoch.Add(c.since))
 	for {
-		delay, cause := c.attempt(req)
-		if cause == nil {
+		c.attempt(req)
+		again := c.next
+		if again == nil {
 			return
 		}
-		if err := c.requeue(delay); err != nil {
+		if err := c.requeue(again.delay); err != nil {
 			var w *WaitError
 			if errors.As(err, &w) {
-				w.Throttled = cause
+				w.Throttled = again.cause
 			}
 			g.metrics.refused(c.class, err)
 			c.fail(err)
@@ -132,31 +165,30 @@ func (c *modelCall[Req, Resp]) fail(err error) {
 	c.yield(zero, err)
 }
 
-// attempt sends the call once. It returns the refusal after which it is worth
-// trying again, and the delay before that; nil if the call is over.
-func (c *modelCall[Req, Resp]) attempt(req Req) (delay time.Duration, cause error) {
-	c.mu.Lock()
+// attempt sends the call once. Afterwards next tells whether it is worth trying
+// again; nil if the call is over.
+func (c *modelCall[Req, Resp]) attempt(req Req) {
+	c.lock()
 	c.attempts++
 	c.sent, c.refused, c.outcome = true, false, ""
 	n := c.attempts
-	c.mu.Unlock()
+	c.unlock()
 	ctx := c.ctx
 	if c.m.opts.transport {
 		ctx = retry.WithWritten(Pin(ctx), func() { c.requestWritten(n) })
 	}
-	c.returned, c.delay, c.cause = false, 0, nil
+	c.returned, c.next = false, nil
 	c.m.inner.GenerateContent(ctx, req, c.stream)(func(resp Resp, err error) bool {
 		return n > c.finished && c.item(n, resp, err)
 	})
 	c.returned = true
-	return c.delay, c.cause
 }
 
 // item handles what the n-th attempt yields; false if it is to yield no more.
-func (c *modelCall[Req, Resp]) item(n int, resp Resp, err error) (more bool) {
+func (c *modelCall[Req, Resp]) item(n int32, resp Resp, err error) (more bool) {
 	switch {
 	case err != nil && c.items == 0:
-		if c.delay, c.cause = c.refusal(err); c.cause == nil {
+		if c.next = c.refusal(err); c.next == nil {
 			more = c.pass(resp, err)
 		}
 	case err != nil:
@@ -182,6 +214,9 @@ func (c *modelCall[Req, Resp]) watch() {
 	if c.unwatch != nil || c.booked || c.ctx.Done() == nil {
 		return
 	}
+	if !c.shared { // the other goroutine reads it
+		c.shared = true
+	}
 	c.unwatch = context.AfterFunc(c.ctx, c.abandon)
 }
 
@@ -193,7 +228,7 @@ func (c *modelCall[Req, Resp]) pass(resp Resp, err error) bool {
 
 // requestWritten is called when the request of the n-th attempt was written: a
 // second later the provider has counted it.
-func (c *modelCall[Req, Resp]) requestWritten(n int) {
+func (c *modelCall[Req, Resp]) requestWritten(n int32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.awaits(n) {
@@ -206,13 +241,13 @@ func (c *modelCall[Req, Resp]) requestWritten(n int) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.awaits(n) { // and goes on doing so: the lock is held
-			c.permit.Counted()
+			c.permit().Counted()
 		}
 	})
 }
 
 // awaits reports whether the n-th attempt runs and has no item yet. mu is held.
-func (c *modelCall[Req, Resp]) awaits(n int) bool {
+func (c *modelCall[Req, Resp]) awaits(n int32) bool {
 	return c.phase == granted && c.attempts == n && c.items == 0
 }
 
@@ -225,50 +260,59 @@ func (c *modelCall[Req, Resp]) observe(resp Resp) {
 	if !c.stream && progress == More {
 		progress = Done
 	}
-	var now time.Time
-	c.mu.Lock()
-	if u.Has(usage.Estimated) {
-		c.output += min(max(u.Output, 0), maxOutput)
-	} else {
-		c.seen = c.seen.Max(u.Clamp())
-	}
+	c.lock()
+	c.see(u)
 	first := c.items == 0
 	c.items++
 	complete := progress != More && c.answered == More
+	runs := c.phase == granted
+	if !first && !complete {
+		c.unlock()
+		return
+	}
+	now := g.time()
 	var used usage.Usage
 	if complete {
 		c.answered = progress
-		now = g.now()
-		c.heldFor = now.Sub(c.started)
-		if !c.seen.IsZero() {
-			c.settled = c.actual()
-			used = c.settled
+		c.heldFor = now - c.started
+		if c.settled = !c.seen.IsZero(); c.settled {
+			used = c.actual()
 		}
 	}
-	runs := c.phase == granted
-	c.mu.Unlock()
-	if first && !complete {
-		now = g.now()
-	}
+	c.unlock()
 	switch {
-	case !runs || !first && !complete:
-	case used.IsZero():
-		c.permit.progress(now, first, complete, nil)
+	case !runs:
+	case !complete || !c.settled:
+		c.permit().progress(g.epoch.Add(now), first, complete, nil)
 	default:
 		var costs [gate.MaxDims]int64
 		n := costs[:len(g.owner)]
 		g.settledCosts(n, used)
-		c.permit.progress(now, first, complete, n)
+		c.permit().progress(g.epoch.Add(now), first, complete, n)
 		c.bookAccounts(settle, used)
-		c.mu.Lock()
+		c.lock()
 		c.booked = true
 		open := c.entered
 		c.entered = false
-		c.mu.Unlock()
+		c.unlock()
 		if open {
 			g.exit()
 		}
 	}
+}
+
+// see takes in what an item says about usage. mu is held.
+func (c *modelCall[Req, Resp]) see(u usage.Usage) {
+	if u.Has(usage.Estimated) {
+		c.output += min(max(u.Output, 0), maxOutput)
+		return
+	}
+	seen := c.seen.Max(u.Clamp())
+	if c.settled && c.first == nil && seen != c.seen {
+		first := c.actual()
+		c.first = &first
+	}
+	c.seen = seen
 }
 
 // maxOutput bounds what one item adds to the estimate of the output seen, so
@@ -276,23 +320,23 @@ func (c *modelCall[Req, Resp]) observe(resp Resp) {
 const maxOutput = 1 << 40
 
 // refusal handles an error in place of the first item: it tells the gate, and
-// decides whether the call is tried again.
-func (c *modelCall[Req, Resp]) refusal(err error) (delay time.Duration, cause error) {
+// decides whether the call is tried again; nil if not.
+func (c *modelCall[Req, Resp]) refusal(err error) *repetition {
 	v, real := c.verdict(err)
-	c.mu.Lock()
+	c.lock()
 	c.refused = real && answered(v, err)
 	c.sent = v.Class != retry.NotSent && v.Class != retry.Denied && v.Class != retry.NeverFits
 	c.outcome = outcomeOf(v, c.ctx)
 	runs := c.phase == granted
-	c.mu.Unlock()
+	c.unlock()
 	if runs {
 		c.learnRefusal(v)
 		if delay, ok := c.again(v); ok {
-			return delay, err
+			return &repetition{delay, err}
 		}
 	}
 	c.finish() // an error completes the call: everything is back before it is yielded
-	return 0, nil
+	return nil
 }
 
 // verdict is what an error means; false if it means the end of the context. Then
@@ -309,14 +353,14 @@ func (c *modelCall[Req, Resp]) verdict(err error) (retry.Verdict, bool) {
 // delivered cannot be taken back, so the call is never sent again.
 func (c *modelCall[Req, Resp]) broken(err error) {
 	v, _ := c.verdict(err)
-	c.mu.Lock()
+	c.lock()
 	runs := c.phase == granted && c.answered == More
 	if runs {
 		if c.outcome = outcomeOf(v, c.ctx); c.outcome == outcomeFailed {
 			c.outcome = outcomeBroken
 		}
 	}
-	c.mu.Unlock()
+	c.unlock()
 	if runs {
 		c.learnRefusal(v)
 	}
@@ -327,13 +371,13 @@ func (c *modelCall[Req, Resp]) broken(err error) {
 // text is not logged: a provider may quote the prompt in it.
 func (c *modelCall[Req, Resp]) learnRefusal(v retry.Verdict) {
 	g := c.m.gate
-	c.permit.refused(v)
+	c.permit().refused(v)
 	g.metrics.throttled(c.party, c.class, v)
 	if log := g.cfg.Logger; log.Enabled(c.ctx, slog.LevelDebug) {
 		log.LogAttrs(c.ctx, slog.LevelDebug, "ratelimited: the provider did not serve a call",
 			slog.String("gate", g.Name()), slog.String("model", c.party.model), slog.String("class", c.Class),
 			slog.String("agent", c.Agent), slog.String("flow", c.Flow), slog.String("request", c.Request),
-			slog.Int("attempt", c.attempts), slog.String("verdict", v.Class.String()),
+			slog.Int("attempt", int(c.attempts)), slog.String("verdict", v.Class.String()),
 			slog.String("limits", v.Resources.String()), slog.Bool("per_day", v.PerDay), slog.Duration("hint", v.Hint))
 	}
 }
@@ -346,15 +390,15 @@ func (c *modelCall[Req, Resp]) again(v retry.Verdict) (time.Duration, bool) {
 	if !c.m.retries {
 		return 0, false
 	}
-	delay, ok := g.cfg.Retry.Delay(v, c.attempts)
+	delay, ok := g.cfg.Retry.Delay(v, int(c.attempts))
 	if !ok {
 		return 0, false
 	}
-	now := g.now()
-	if !c.deadline.IsZero() && now.Add(delay).After(c.deadline) {
+	now := g.time()
+	if delay > c.deadline-now {
 		return 0, false
 	}
-	if v.Class.UsesBudget() && !g.retries.TryRetry(now) {
+	if v.Class.UsesBudget() && !g.retries.TryRetry(g.epoch.Add(now)) {
 		return 0, false
 	}
 	return delay, true
@@ -384,21 +428,21 @@ func (c *modelCall[Req, Resp]) requeue(delay time.Duration) error {
 	if c.refused {
 		g.failedCosts(n, c.Usage)
 	}
-	c.mu.Lock()
+	c.lock()
 	c.phase = inLine
 	held := c.attemptOver()
-	c.mu.Unlock()
+	c.unlock()
 	g.metrics.attempt(c.party, c.class, c.outcome, held)
-	if err := c.permit.requeue(c.ctx, n, delay, &c.request); err != nil {
+	if err := c.permit().requeue(c.ctx, n, delay, &c.request); err != nil {
 		return err
 	}
 	if c.ctx.Err() != nil { // between the grant and here: it is not sent again
-		c.permit.Release()
-		return &WaitError{Err: contextError(c.ctx), Waited: g.now().Sub(c.since)}
+		c.permit().Release()
+		return &WaitError{Err: contextError(c.ctx), Waited: g.time() - c.since}
 	}
-	c.mu.Lock()
-	c.phase, c.started = granted, g.now()
-	c.mu.Unlock()
+	c.lock()
+	c.phase, c.started = granted, g.time()
+	c.unlock()
 	return nil
 }
 
@@ -412,5 +456,5 @@ func (c *modelCall[Req, Resp]) attemptOver() time.Duration {
 	if c.answered != More {
 		return c.heldFor
 	}
-	return c.m.gate.now().Sub(c.started)
+	return c.m.gate.time() - c.started
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,12 +81,15 @@ type Call struct {
 // request is a call as the gate takes it in.
 type request struct {
 	Call
-	raw       usage.Usage // the estimate before it was corrected by what was learned
-	class     int         // index of its class
-	since     time.Time   // when it entered the line
-	deadline  time.Time   // when it must have left it for good; zero is never
-	byContext bool        // the deadline is the context's
+	raw       estimate      // as it was before it was corrected by what was learned
+	since     time.Duration // when it entered the line, after the gate's epoch
+	deadline  time.Duration // when it must have left it for good; or never
+	class     uint8         // index of its class
+	byContext bool          // the deadline is the context's
 }
+
+// never is an instant that does not come.
+const never = time.Duration(math.MaxInt64)
 
 // NewGate returns a gate, or an error that names the field of the Config that
 // is wrong, and its value.
@@ -192,7 +196,7 @@ func (g *Gate) start(ctx context.Context, call *Call) (Permit, bool) {
 //
 //go:noinline
 func (g *Gate) ask(ctx context.Context, call *Call, maxWait *time.Duration) (place, error) {
-	r := request{Call: *call, raw: call.Usage}
+	r := request{Call: *call, raw: estimateOf(call.Usage)}
 	if err := g.resolve(&r); err != nil {
 		return place{}, err
 	}
@@ -206,9 +210,9 @@ func (g *Gate) ask(ctx context.Context, call *Call, maxWait *time.Duration) (pla
 func (g *Gate) observe(call *Call, p *place, err error) {
 	switch {
 	case err == nil:
-		g.metrics.admitted(g.learner.party("", call.Agent), int(p.class), g.since(p))
+		g.metrics.admitted(g.learner.party("", call.Agent), p.class, g.since(p))
 	case p.taken:
-		g.metrics.refused(int(p.class), err)
+		g.metrics.refused(p.class, err)
 	}
 }
 
@@ -225,68 +229,69 @@ func (g *Gate) resolve(r *request) error {
 	if !ok {
 		return fmt.Errorf("ratelimited: Call.Class is %q, which the gate %q does not have", r.Class, g.cfg.Name)
 	}
-	r.class = class
+	r.class = uint8(class)
 	return nil
 }
 
 // begin notes when the call enters the line and when it must have left it.
 func (g *Gate) begin(ctx context.Context, r *request, maxWait *time.Duration) {
-	r.since = g.now()
-	r.deadline, r.byContext = ctx.Deadline()
+	r.since, r.deadline = g.time(), never
+	if at, ok := ctx.Deadline(); ok {
+		r.deadline, r.byContext = max(at.Sub(g.epoch), 0), true
+	}
 	if maxWait == nil {
 		maxWait = g.cfg.MaxWait
 	}
-	if maxWait != nil {
-		if d := r.since.Add(*maxWait); !r.byContext || d.Before(r.deadline) {
-			r.deadline, r.byContext = d, false
-		}
+	if maxWait != nil && *maxWait < r.deadline-r.since {
+		r.deadline, r.byContext = r.since+*maxWait, false
 	}
 }
 
 // acquire waits in line, and tells when the call was admitted.
-func (g *Gate) acquire(ctx context.Context, r *request) (p Permit, at time.Time, err error) {
+func (g *Gate) acquire(ctx context.Context, r *request) (id gate.ID, at time.Duration, err error) {
 	place, err := g.takeIn(ctx, r)
 	at = r.since
 	if err == nil && place.ready != nil {
 		err = g.wait(ctx, &place)
-		at = g.now()
+		at = g.time()
 	}
 	if err != nil {
-		return Permit{}, at, err
+		return gate.ID{}, at, err
 	}
-	return Permit{g, place.id}, at, nil
+	return place.id, at, nil
 }
 
 // takeIn admits a call at once or gives it its place in line.
 func (g *Gate) takeIn(ctx context.Context, r *request) (place, error) {
-	p := r.place(g)
+	p := r.place()
 	if ctx.Done() != nil && ctx.Err() != nil {
 		return p, &WaitError{Err: contextError(ctx)}
 	}
-	var costs [gate.MaxDims]int64
+	var costs, raw [gate.MaxDims]int64
 	n := len(g.owner)
-	spec := gate.Spec{
-		Flow: r.Flow, Request: r.Request, Class: r.class, Slots: r.slots(),
-		Deadline: r.deadline,
-	}
 	g.admissionCosts(costs[:n], r.Usage)
-	if r.Usage != r.raw {
-		g.admissible(costs[:n], r.raw)
+	corrected := r.raw != estimateOf(r.Usage)
+	if corrected {
+		g.admissionCosts(raw[:n], r.raw.over(r.Usage))
 	}
+	var weight float64
 	if g.cfg.FlowWeight != nil {
-		spec.FlowWeight = g.cfg.FlowWeight(r.Class, r.Flow)
+		weight = g.cfg.FlowWeight(r.Class, r.Flow)
 	}
 
-	now := r.since // a call that must not wait may start at this very instant
+	now := g.epoch.Add(r.since) // a call that must not wait may start at this very instant
 	g.lock()
 	if g.closed {
 		g.mu.Unlock()
 		return p, &WaitError{Err: ErrClosed}
 	}
-	if spec.FlowWeight == 0 && (r.byContext || r.deadline.IsZero()) {
+	if corrected {
+		g.admissible(costs[:n], raw[:n])
+	}
+	if weight == 0 && (r.byContext || r.deadline == never) {
 		// Start does not note the deadline for a later wait; a context that
 		// ends needs no note.
-		if id, ok := g.core.Start(now, spec.Class, spec.Flow, spec.Slots, costs[:n]); ok {
+		if id, ok := g.core.Start(now, int(r.class), r.Flow, p.slots, costs[:n]); ok {
 			g.alive++
 			g.mu.Unlock()
 			p.id = id
@@ -294,8 +299,10 @@ func (g *Gate) takeIn(ctx context.Context, r *request) (place, error) {
 		}
 	}
 	copy(g.scratch, costs[:n]) // what goes into the core's Spec would go to the heap
-	spec.Costs = g.scratch
-	id, granted, refused := g.core.Enqueue(now, spec)
+	id, granted, refused := g.core.Enqueue(now, gate.Spec{
+		Flow: r.Flow, FlowWeight: weight, Request: r.Request, Class: int(r.class), Slots: p.slots,
+		Costs: g.scratch, Deadline: r.latest(g),
+	})
 	p.id = id
 	if granted {
 		g.alive++
@@ -312,8 +319,8 @@ func (g *Gate) takeIn(ctx context.Context, r *request) (place, error) {
 		g.core.SetReady(id, p.ready)
 	}
 	g.alive++
-	if g.core.Stuck() && (r.deadline.IsZero() || r.deadline.After(now)) {
-		g.arm(now, r.deadline) // it can only wait
+	if g.core.Stuck() && r.deadline > r.since {
+		g.arm(now, r.latest(g)) // it can only wait
 		g.noteLine()
 	} else {
 		g.poll(now)
@@ -325,17 +332,21 @@ func (g *Gate) takeIn(ctx context.Context, r *request) (place, error) {
 // slots is the number of slots that the call takes.
 func (c *Call) slots() int32 { return int32(min(max(c.Slots, 1), maxSlots)) }
 
+// latest is the deadline as the core takes it: zero is never.
+func (r *request) latest(g *Gate) time.Time {
+	if r.deadline == never {
+		return time.Time{}
+	}
+	return g.epoch.Add(r.deadline)
+}
+
 // admissible keeps a learned estimate from never fitting where the raw one
 // does: what was learned is a forecast, and a forecast must not refuse a call
-// that the provider would serve.
-func (g *Gate) admissible(learned []int64, raw usage.Usage) {
-	var costs [gate.MaxDims]int64
-	g.admissionCosts(costs[:len(learned)], raw)
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// that the provider would serve. mu is held.
+func (g *Gate) admissible(learned, raw []int64) {
 	for i, cost := range learned {
-		if cost > costs[i] {
-			learned[i] = min(cost, max(costs[i], g.core.Max(i)))
+		if cost > raw[i] {
+			learned[i] = min(cost, max(raw[i], g.core.Max(i)))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/headgate-go/headgate/usage"
@@ -46,16 +47,27 @@ type party struct {
 	partyKey
 	metrics partyMetrics
 
-	mu sync.Mutex
-	// mu guards what follows.
-	ratios ratios
+	mu            sync.Mutex // held to change the ratios
+	input, output ratio
 }
 
-type ratios struct{ input, output ratio }
+// estimate is the part of an estimate that is corrected by what was learned.
+type estimate struct{ input, output int64 }
+
+func estimateOf(u usage.Usage) estimate { return estimate{u.Input, u.Output} }
+
+// over is the whole of an estimate, of which u is the corrected one.
+func (e estimate) over(u usage.Usage) usage.Usage {
+	u.Input, u.Output = e.input, e.output
+	return u
+}
 
 // ratio is the moving average of actual ÷ estimate. The zero value has learned
 // nothing and corrects nothing.
 type ratio struct {
+	by atomic.Uint64 // the factor that follows from the rest, as bits; 0 is 1
+
+	// The party's mu guards what follows.
 	mean, deviation float64
 	n               int
 }
@@ -111,21 +123,18 @@ func (l *learner) party(model, agent string) *party {
 // estimate corrects a raw estimate. The parts of input and output are left as
 // they are.
 func (p *party) estimate(raw usage.Usage) usage.Usage {
-	p.mu.Lock()
-	input, output := p.ratios.input.factor(), p.ratios.output.factor()
-	p.mu.Unlock()
-	raw.Input = max(scale(raw.Input, input), raw.CachedInput, raw.CacheWrite)
-	raw.Output = max(scale(raw.Output, output), raw.Thoughts)
+	raw.Input = max(scale(raw.Input, p.input.factor()), raw.CachedInput, raw.CacheWrite)
+	raw.Output = max(scale(raw.Output, p.output.factor()), raw.Thoughts)
 	return raw
 }
 
 // observe learns from a call whose usage was reported, in parts and not as a
 // total only.
-func (p *party) observe(raw, actual usage.Usage) {
+func (p *party) observe(raw estimate, actual usage.Usage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ratios.input.observe(raw.Input, actual.Input)
-	p.ratios.output.observe(raw.Output, actual.Output)
+	p.input.observe(raw.input, actual.Input)
+	p.output.observe(raw.output, actual.Output)
 }
 
 func (r *ratio) observe(estimate, actual int64) {
@@ -140,13 +149,18 @@ func (r *ratio) observe(estimate, actual int64) {
 		r.mean += (x - r.mean) * learnAlpha
 	}
 	r.n++
+	by := math.Float64bits(r.mean + learnMargin*r.deviation)
+	if r.by.Load() != by {
+		r.by.Store(by)
+	}
 }
 
 func (r *ratio) factor() float64 {
-	if r.n == 0 {
+	by := r.by.Load()
+	if by == 0 {
 		return 1
 	}
-	return r.mean + learnMargin*r.deviation
+	return math.Float64frombits(by)
 }
 
 // scale is n × f, rounded up, never negative.

@@ -98,9 +98,9 @@ func newMetrics(g *Gate) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) class(i int) string { return m.gate.cfg.Classes[i].Name }
+func (m *metrics) class(i uint8) string { return m.gate.cfg.Classes[i].Name }
 
-func (m *metrics) admitted(p *party, class int, waited time.Duration) {
+func (m *metrics) admitted(p *party, class uint8, waited time.Duration) {
 	if m == nil {
 		return
 	}
@@ -114,7 +114,7 @@ func (m *metrics) admitted(p *party, class int, waited time.Duration) {
 	(*wait).Observe(waited.Seconds())
 }
 
-func (m *metrics) refused(class int, err error) {
+func (m *metrics) refused(class uint8, err error) {
 	if m == nil {
 		return
 	}
@@ -143,7 +143,7 @@ func reasonOf(err error) string {
 	}
 }
 
-func (m *metrics) attempt(p *party, class int, outcome label, held time.Duration) {
+func (m *metrics) attempt(p *party, class uint8, outcome label, held time.Duration) {
 	if m == nil {
 		return
 	}
@@ -162,7 +162,7 @@ func (m *metrics) attempt(p *party, class int, outcome label, held time.Duration
 	(*served).Inc()
 }
 
-func (m *metrics) throttled(p *party, class int, v retry.Verdict) {
+func (m *metrics) throttled(p *party, class uint8, v retry.Verdict) {
 	if m == nil || v.Class != retry.Throttled {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"log/slog"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/budget"
@@ -49,6 +50,7 @@ type RateLimitedModel[Req, Resp any] struct {
 	opts    options
 	retries bool // false if an inner wrapper retries already
 	isNil   func(Resp) bool
+	last    atomic.Pointer[party] // of the last call, which most others have in common
 }
 
 // Option changes how a model is wrapped.
@@ -205,6 +207,16 @@ func (m *RateLimitedModel[Req, Resp]) GenerateContent(ctx context.Context, req R
 		c := &modelCall[Req, Resp]{m: m, ctx: ctx, stream: stream, yield: yield}
 		c.run(req)
 	}
+}
+
+// party is the party of a call with the given agent label.
+func (m *RateLimitedModel[Req, Resp]) party(model, agent string) *party {
+	p := m.last.Load()
+	if p == nil || p.agent != agent || p.model != model {
+		p = m.gate.learner.party(model, agent)
+		m.last.Store(p)
+	}
+	return p
 }
 
 // isNilValue reports whether v is nil or holds a nil pointer.

@@ -77,12 +77,19 @@ const (
 //
 // mu is held.
 func (c *modelCall[Req, Resp]) bill() bill {
-	b := bill{settled: c.settled, booked: c.booked, reported: c.seen.Flags}
+	b := bill{booked: c.booked, reported: c.seen.Flags}
 	mark := usage.Estimated | c.seen.Flags&usage.Mismatch
 	switch {
 	case !c.seen.IsZero():
 		b.provider = c.actual()
 		b.customer = b.provider
+		switch {
+		case !c.settled:
+		case c.first != nil:
+			b.settled = *c.first
+		default:
+			b.settled = b.provider
+		}
 	case c.answered == Done:
 		b.kind = asHeld
 		b.provider = c.Usage
@@ -113,22 +120,22 @@ func (c *modelCall[Req, Resp]) actual() usage.Usage { return c.seen.Split(c.Usag
 // goroutine, and before an error is yielded. It only touches memory and never
 // waits.
 func (c *modelCall[Req, Resp]) finish() bool {
-	c.mu.Lock()
+	c.lock()
 	was := c.phase
 	if was >= abandoned {
-		c.mu.Unlock()
+		c.unlock()
 		return false
 	}
 	c.phase = over
 	if was == inLine {
-		c.mu.Unlock()
+		c.unlock()
 		c.closeAccounts(bill{})
 		return true
 	}
 	b := c.bill()
 	b.outcome = c.result()
 	held := c.attemptOver()
-	c.mu.Unlock()
+	c.unlock()
 	c.m.gate.metrics.attempt(c.party, c.class, b.outcome, held)
 	c.pay(b, false)
 	return true
@@ -149,14 +156,15 @@ func (c *modelCall[Req, Resp]) abandon() {
 		b.outcome = outcomeOK
 	}
 	held := c.attemptOver()
-	c.charged, c.booked = b.provider, b.booked || !b.customer.IsZero()
+	left := &abandonment{charged: b.provider}
+	c.left, c.booked = left, b.booked || !b.customer.IsZero()
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.paid = true
-		if c.wait != nil {
-			close(c.wait)
+		left.paid = true
+		if left.wait != nil {
+			close(left.wait)
 		}
 	}()
 	c.m.gate.metrics.attempt(c.party, c.class, b.outcome, held)
@@ -170,7 +178,7 @@ func (c *modelCall[Req, Resp]) leave() {
 	if c.unwatch != nil {
 		c.unwatch()
 	}
-	if c.finish() {
+	if c.finish() || !c.shared {
 		return
 	}
 	c.mu.Lock()
@@ -179,18 +187,19 @@ func (c *modelCall[Req, Resp]) leave() {
 		return
 	}
 	c.phase = over
-	charged, booked, actual := c.charged, c.booked, c.charged
+	left := c.left
+	charged, booked, actual := left.charged, c.booked, left.charged
 	if !c.seen.IsZero() {
 		actual = c.actual()
 	}
-	if !c.paid { // that goroutine is at it now
-		c.wait = make(chan struct{})
+	if !left.paid { // that goroutine is at it now
+		left.wait = make(chan struct{})
 	}
 	c.mu.Unlock()
-	if c.wait != nil {
-		<-c.wait
+	if left.wait != nil {
+		<-left.wait
 	}
-	defer c.permit.drop()
+	defer c.permit().drop()
 	if actual != charged {
 		c.correct(charged, actual, booked)
 		c.m.gate.metrics.corrected(c.party, charged, actual)
@@ -225,11 +234,11 @@ func (c *modelCall[Req, Resp]) pay(b bill, abandoned bool) {
 	defer func() {
 		switch {
 		case abandoned:
-			c.permit.abandon(costs)
+			c.permit().abandon(costs)
 		case b.settled.IsZero():
-			c.permit.finish(costs, false)
+			c.permit().finish(costs, false)
 		default:
-			c.permit.close()
+			c.permit().close()
 		}
 		c.closeAccounts(b)
 	}()
@@ -270,7 +279,7 @@ func (c *modelCall[Req, Resp]) correct(from, to usage.Usage, customers bool) {
 	for i := range n {
 		x[i] -= n[i]
 	}
-	c.permit.adjust(x)
+	c.permit().adjust(x)
 	if customers {
 		c.bookAccounts(adjust, to)
 	}
@@ -314,10 +323,10 @@ func (c *modelCall[Req, Resp]) closeAccounts(b bill) {
 	default:
 		c.bookAccounts(settle, b.customer)
 	}
-	c.mu.Lock()
+	c.lock()
 	open := c.entered
 	c.entered = false
-	c.mu.Unlock()
+	c.unlock()
 	if open {
 		c.m.gate.exit()
 	}

@@ -310,7 +310,7 @@ func (g *Gate) maxHint() time.Duration {
 // what the refused attempt cost.
 func (p Permit) requeue(ctx context.Context, costs []int64, delay time.Duration, r *request) error {
 	g := p.g
-	at := r.place(g)
+	at := r.place()
 	at.id, at.ready = p.id, make(chan struct{}, 1)
 	now := g.now()
 	g.mu.Lock()
@@ -320,7 +320,7 @@ func (p Permit) requeue(ctx context.Context, costs []int64, delay time.Duration,
 			g.end(now)
 		}
 		g.mu.Unlock()
-		return &WaitError{Err: ErrClosed, Waited: now.Sub(r.since)}
+		return &WaitError{Err: ErrClosed, Waited: now.Sub(g.epoch) - r.since}
 	}
 	g.core.Requeue(now, p.id, costs, now.Add(delay))
 	g.core.SetReady(p.id, at.ready)

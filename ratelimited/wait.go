@@ -21,15 +21,11 @@ type place struct {
 }
 
 // place is the call's place before it has one.
-func (r *request) place(g *Gate) place {
-	p := place{
-		entered: r.since.Sub(g.epoch), slots: r.slots(),
-		class: uint8(r.class), byContext: r.byContext, taken: true,
+func (r *request) place() place {
+	return place{
+		entered: r.since, deadline: r.deadline, slots: r.slots(),
+		class: r.class, byContext: r.byContext, taken: true,
 	}
-	if !r.deadline.IsZero() {
-		p.deadline = r.deadline.Sub(g.epoch)
-	}
-	return p
 }
 
 // time is the current time after the gate's epoch.

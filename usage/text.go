@@ -53,22 +53,20 @@ const spaceRun = 225
 // Constants of the scan that reads eight bytes as one word: ones times a byte
 // is that byte in every place, highs the top bit of every byte.
 const (
-	ones  = 0x0101010101010101
-	highs = 0x80 * ones
+	ones   = 0x0101010101010101
+	highs  = 0x80 * ones
+	spaces = ' ' * ones
 )
 
-// lanes has a 1 in each 16-bit lane of a word; pairMask is the index of two
-// ASCII characters.
-const (
-	lanes    = 0x0001000100010001
-	pairMask = 1<<14 - 1
-)
-
-// pairCost is what two ASCII characters cost together: half the look-ups of one
-// by one, from a table of 32 kB that stays in the first cache.
-var pairCost = func() (costs [pairMask + 1]uint16) {
-	for i := range costs {
-		costs[i] = asciiCost[i&0x7f] + asciiCost[i>>7]
+// pairCost is what two ASCII characters cost together, by the two bytes as they
+// lie in memory: half the look-ups of one by one. It has room for any two bytes,
+// so that indexing it needs no check of bounds; what ASCII text uses of it stays
+// in the first cache.
+var pairCost = func() (costs [1 << 16]uint16) {
+	for first := range utf8.RuneSelf {
+		for second := range utf8.RuneSelf {
+			costs[second<<8|first] = asciiCost[first] + asciiCost[second]
+		}
 	}
 	return costs
 }()
@@ -76,52 +74,69 @@ var pairCost = func() (costs [pairMask + 1]uint16) {
 // textCost is the cost of a text in thousandths of a token.
 func textCost[T string | []byte](s T) int64 {
 	var cost int64
-	var space uint64 // 0x80 if the byte before s[i] is a space, else 0
-	for i := 0; i < len(s); {
-		if i+8 <= len(s) {
-			b := s[i : i+8]
-			w := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
-				uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
-			if w&highs == 0 {
-				// Two bytes of seven bits make an index of fourteen, in each
-				// of the word's four lanes.
-				pairs := w&(0x007f*lanes) | w&(0x7f00*lanes)>>1
-				cost += int64(uint32(pairCost[pairs&pairMask]) + uint32(pairCost[pairs>>16&pairMask]) +
-					uint32(pairCost[pairs>>32&pairMask]) + uint32(pairCost[pairs>>48&pairMask]))
-				// XOR makes a space 0; adding 0x7f then sets the top bit of
-				// every other byte, and carries into none.
-				spaces := highs &^ ((w ^ ' '*ones) + 0x7f*ones)
-				if again := spaces & (spaces<<8 | space); again != 0 {
-					cost -= spaceRun * int64(bits.OnesCount64(again))
-				}
-				space = spaces >> 56
-				i += 8
-				continue
-			}
+	before := byte(0) // the byte before s
+	for {
+		n, c := asciiRun(s, before)
+		cost += c
+		if n > 0 {
+			before, s = s[n-1], s[n:]
 		}
-		if c := s[i]; c < utf8.RuneSelf {
-			cost += int64(asciiCost[c])
-			if c != ' ' {
-				space = 0
-			} else if space == 0 {
-				space = 0x80
-			} else {
+		// What is left is shorter than a step, or begins with one that holds
+		// other characters. A run of other scripts is read to its end.
+		for len(s) > 0 && s[0] < utf8.RuneSelf {
+			cost += int64(asciiCost[s[0]])
+			if s[0] == ' ' && before == ' ' {
 				cost -= spaceRun
 			}
-			i++
-			continue
+			before, s = s[0], s[1:]
 		}
-		// A run of other scripts is read to its end before the eight-byte
-		// scan is tried again.
-		space = 0
-		for i < len(s) && s[i] >= utf8.RuneSelf {
-			r, n := utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
+		if len(s) == 0 {
+			return cost
+		}
+		before = 0
+		for len(s) > 0 && s[0] >= utf8.RuneSelf {
+			r, n := utf8.DecodeRuneInString(string(s[:min(len(s), utf8.UTFMax)]))
 			cost += runeCost(r)
-			i += n
+			s = s[n:]
 		}
 	}
-	return cost
 }
+
+// asciiRun is the cost of the ASCII text that s begins with, in steps of 16
+// bytes, and how many bytes it is long. before is the byte before s.
+func asciiRun[T string | []byte](s T, before byte) (n int, cost int64) {
+	length := len(s)
+	last := uint64(before ^ ' ') // 0 if the byte before is a space
+	for len(s) >= 16 {
+		v := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+		w := uint64(s[8]) | uint64(s[9])<<8 | uint64(s[10])<<16 | uint64(s[11])<<24 |
+			uint64(s[12])<<32 | uint64(s[13])<<40 | uint64(s[14])<<48 | uint64(s[15])<<56
+		// A byte of these is 0 where it is a space, of those where the one
+		// before it is one, too.
+		sv, sw := v^spaces, w^spaces
+		rv, rw := sv|sv<<8|last, sw|sw<<8|sv>>56
+		// Of bytes below 0x80, only a 0 less 1 has the top bit, and perhaps
+		// its neighbour, to which it lends.
+		if (v|w|(rv-ones)|(rw-ones))&highs != 0 {
+			if (v|w)&highs != 0 {
+				break
+			}
+			cost -= spaceRun * int64(zeros(rv)+zeros(rw))
+		}
+		last = sw >> 56
+		cost += int64(uint32(pairCost[uint16(s[0])|uint16(s[1])<<8]) + uint32(pairCost[uint16(s[2])|uint16(s[3])<<8]) +
+			uint32(pairCost[uint16(s[4])|uint16(s[5])<<8]) + uint32(pairCost[uint16(s[6])|uint16(s[7])<<8]) +
+			uint32(pairCost[uint16(s[8])|uint16(s[9])<<8]) + uint32(pairCost[uint16(s[10])|uint16(s[11])<<8]) +
+			uint32(pairCost[uint16(s[12])|uint16(s[13])<<8]) + uint32(pairCost[uint16(s[14])|uint16(s[15])<<8]))
+		s = s[16:]
+	}
+	return length - len(s), cost
+}
+
+// zeros is the number of bytes of w that are 0, if all are below 0x80: adding
+// 0x7f sets the top bit of every other one, and carries into none.
+func zeros(w uint64) int { return bits.OnesCount64(highs &^ (w + 0x7f*ones)) }
 
 // asciiCost is what each ASCII character costs, in thousandths of a token. It
 // has room for every byte, so that indexing it needs no check of bounds.

@@ -111,9 +111,10 @@ func (u Usage) real() bool { return u.Flags&Estimated == 0 && !u.IsZero() }
 // Output) is raised to them. What had to be mended is flagged [Mismatch]; a
 // consistent Usage comes back unchanged. Sums saturate at math.MaxInt64.
 func (u Usage) Clamp() Usage {
-	for _, n := range [...]*int64{&u.Input, &u.CachedInput, &u.CacheWrite, &u.Output, &u.Thoughts} {
-		if *n < 0 {
-			*n, u.Flags = 0, u.Flags|Mismatch
+	if u.Input|u.CachedInput|u.CacheWrite|u.Output|u.Thoughts < 0 {
+		u = Usage{
+			Input: max(u.Input, 0), CachedInput: max(u.CachedInput, 0), CacheWrite: max(u.CacheWrite, 0),
+			Output: max(u.Output, 0), Thoughts: max(u.Thoughts, 0), Flags: u.Flags | Mismatch,
 		}
 	}
 	if parts := satAdd(u.CachedInput, u.CacheWrite); parts > u.Input {
