@@ -285,8 +285,8 @@ func (c *modelCall[Req, Resp]) observe(resp Resp) {
 	case !complete || !c.settled:
 		c.permit().progress(g.epoch.Add(now), first, complete, nil)
 	default:
-		var costs [gate.MaxDims]int64
-		n := costs[:len(g.owner)]
+		var buf costs
+		n := buf.of(g)
 		g.settledCosts(n, used)
 		c.permit().progress(g.epoch.Add(now), first, complete, n)
 		c.bookAccounts(settle, used)
@@ -303,16 +303,20 @@ func (c *modelCall[Req, Resp]) observe(resp Resp) {
 
 // see takes in what an item says about usage. mu is held.
 func (c *modelCall[Req, Resp]) see(u usage.Usage) {
-	if u.Has(usage.Estimated) {
+	switch {
+	case u == usage.Usage{}:
+	case u.Has(usage.Estimated):
 		c.output += min(max(u.Output, 0), maxOutput)
-		return
+	case c.seen == usage.Usage{}:
+		c.seen = u.Clamp()
+	default:
+		seen := c.seen.Max(u.Clamp()).Clamp()
+		if c.settled && c.first == nil && seen != c.seen {
+			first := c.actual()
+			c.first = &first
+		}
+		c.seen = seen
 	}
-	seen := c.seen.Max(u.Clamp())
-	if c.settled && c.first == nil && seen != c.seen {
-		first := c.actual()
-		c.first = &first
-	}
-	c.seen = seen
 }
 
 // maxOutput bounds what one item adds to the estimate of the output seen, so
@@ -423,8 +427,8 @@ func answered(v retry.Verdict, err error) bool {
 // requeue gives everything back and waits in line again.
 func (c *modelCall[Req, Resp]) requeue(delay time.Duration) error {
 	g := c.m.gate
-	var costs [gate.MaxDims]int64
-	n := costs[:len(g.owner)]
+	var buf costs
+	n := buf.of(g)
 	if c.refused {
 		g.failedCosts(n, c.Usage)
 	}
@@ -432,7 +436,8 @@ func (c *modelCall[Req, Resp]) requeue(delay time.Duration) error {
 	c.phase = inLine
 	held := c.attemptOver()
 	c.unlock()
-	g.metrics.attempt(c.party, c.class, c.outcome, held)
+	g.metrics.attempt(c.party, c.class, c.outcome)
+	c.party.held(held)
 	if err := c.permit().requeue(c.ctx, n, delay, &c.request); err != nil {
 		return err
 	}

@@ -5,6 +5,20 @@ import "github.com/headgate-go/headgate/usage"
 // What a call costs in units of every limit of the core. The functions of the
 // profile are the user's, so none of these is called under a lock.
 
+// fewLimits is how many limits almost every provider has at most. A call clears
+// room for these, and not for all that a core can hold.
+const fewLimits = 4
+
+// costs is room for the costs of a call, on its stack where there is enough.
+type costs [fewLimits]int64
+
+func (c *costs) of(g *Gate) []int64 {
+	if n := len(g.owner); n <= fewLimits {
+		return c[:n]
+	}
+	return make([]int64, len(g.owner))
+}
+
 // admissionCosts turns an estimate into units.
 func (g *Gate) admissionCosts(costs []int64, u usage.Usage) {
 	for i, count := range g.count {

@@ -174,16 +174,16 @@ func (g *Gate) start(ctx context.Context, call *Call) (Permit, bool) {
 	if call.Class != "" || uint(call.Slots) > maxSlots || g.cfg.FlowWeight != nil || ctx.Err() != nil {
 		return Permit{}, false
 	}
-	var costs [gate.MaxDims]int64
-	n := len(g.owner)
-	g.admissionCosts(costs[:n], call.Usage)
+	var buf costs
+	n := buf.of(g)
+	g.admissionCosts(n, call.Usage)
 	now := g.now()
 	g.lock()
 	var p Permit
 	ok := !g.closed
 	if ok {
 		p.g = g
-		if p.id, ok = g.core.Start(now, 0, call.Flow, int32(max(call.Slots, 1)), costs[:n]); ok {
+		if p.id, ok = g.core.Start(now, 0, call.Flow, int32(max(call.Slots, 1)), n); ok {
 			g.alive++
 		}
 	}
@@ -267,12 +267,13 @@ func (g *Gate) takeIn(ctx context.Context, r *request) (place, error) {
 	if ctx.Done() != nil && ctx.Err() != nil {
 		return p, &WaitError{Err: contextError(ctx)}
 	}
-	var costs, raw [gate.MaxDims]int64
-	n := len(g.owner)
-	g.admissionCosts(costs[:n], r.Usage)
-	corrected := r.raw != estimateOf(r.Usage)
-	if corrected {
-		g.admissionCosts(raw[:n], r.raw.over(r.Usage))
+	var buf, rawBuf costs
+	n := buf.of(g)
+	g.admissionCosts(n, r.Usage)
+	var raw []int64
+	if r.raw != estimateOf(r.Usage) { // it was corrected
+		raw = rawBuf.of(g)
+		g.admissionCosts(raw, r.raw.over(r.Usage))
 	}
 	var weight float64
 	if g.cfg.FlowWeight != nil {
@@ -285,20 +286,20 @@ func (g *Gate) takeIn(ctx context.Context, r *request) (place, error) {
 		g.mu.Unlock()
 		return p, &WaitError{Err: ErrClosed}
 	}
-	if corrected {
-		g.admissible(costs[:n], raw[:n])
+	if raw != nil {
+		g.admissible(n, raw)
 	}
 	if weight == 0 && (r.byContext || r.deadline == never) {
 		// Start does not note the deadline for a later wait; a context that
 		// ends needs no note.
-		if id, ok := g.core.Start(now, int(r.class), r.Flow, p.slots, costs[:n]); ok {
+		if id, ok := g.core.Start(now, int(r.class), r.Flow, p.slots, n); ok {
 			g.alive++
 			g.mu.Unlock()
 			p.id = id
 			return p, nil
 		}
 	}
-	copy(g.scratch, costs[:n]) // what goes into the core's Spec would go to the heap
+	copy(g.scratch, n) // what goes into the core's Spec would go to the heap
 	id, granted, refused := g.core.Enqueue(now, gate.Spec{
 		Flow: r.Flow, FlowWeight: weight, Request: r.Request, Class: int(r.class), Slots: p.slots,
 		Costs: g.scratch, Deadline: r.latest(g),
@@ -310,7 +311,7 @@ func (g *Gate) takeIn(ctx context.Context, r *request) (place, error) {
 		return p, nil
 	}
 	if refused.Err != nil {
-		err := g.refusal(now, refused, r, costs[:n])
+		err := g.refusal(now, refused, r, n)
 		g.mu.Unlock()
 		return p, err
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"github.com/headgate-go/headgate/usage"
@@ -47,8 +48,10 @@ type party struct {
 	partyKey
 	metrics partyMetrics
 
-	mu            sync.Mutex // held to change the ratios
+	mu sync.Mutex
+	// mu guards all that follows, but for what the ratios say.
 	input, output ratio
+	hold, ratio   tally // see waitBuckets and ratioBuckets
 }
 
 // estimate is the part of an estimate that is corrected by what was learned.
@@ -128,13 +131,18 @@ func (p *party) estimate(raw usage.Usage) usage.Usage {
 	return raw
 }
 
-// observe learns from a call whose usage was reported, in parts and not as a
-// total only.
-func (p *party) observe(raw estimate, actual usage.Usage) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// learn learns from a call whose usage was reported, in parts and not as a total
+// only. mu is held.
+func (p *party) learn(raw estimate, actual *usage.Usage) {
 	p.input.observe(raw.input, actual.Input)
 	p.output.observe(raw.output, actual.Output)
+}
+
+// held counts how long an attempt held its slots.
+func (p *party) held(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hold.observe(waitBuckets, d.Seconds())
 }
 
 func (r *ratio) observe(estimate, actual int64) {

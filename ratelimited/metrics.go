@@ -20,13 +20,11 @@ type metrics struct {
 	gate *Gate
 
 	wait      *prometheus.HistogramVec // class, agent
-	hold      prometheus.Histogram
-	refusals  *prometheus.CounterVec // class, reason
-	attempts  *prometheus.CounterVec // model, class, outcome
-	throttles *prometheus.CounterVec // class, agent
-	reserved  *prometheus.CounterVec // model
-	spent     *prometheus.CounterVec // model, basis
-	ratio     *prometheus.HistogramVec
+	refusals  *prometheus.CounterVec   // class, reason
+	attempts  *prometheus.CounterVec   // model, class, outcome
+	throttles *prometheus.CounterVec   // class, agent
+	reserved  *prometheus.CounterVec   // model
+	spent     *prometheus.CounterVec   // model, basis
 	oddities  *prometheus.CounterVec
 	lost      prometheus.Counter
 }
@@ -44,7 +42,6 @@ type partyMetrics struct {
 // settleMetrics are the children of one model.
 type settleMetrics struct {
 	reserved, reported, estimated prometheus.Counter
-	ratio                         prometheus.Observer
 }
 
 func (m *metrics) of(p *party) *partyMetrics {
@@ -70,23 +67,21 @@ func newMetrics(g *Gate) (*metrics, error) {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts(opts(name, help)), labels)
 	}
-	histogram := func(name, help string, buckets []float64) prometheus.HistogramOpts {
-		return prometheus.HistogramOpts{Namespace: "headgate", Name: name, Help: help, ConstLabels: constant, Buckets: buckets}
-	}
 	m := &metrics{
-		gate:      g,
-		wait:      prometheus.NewHistogramVec(histogram("acquire_seconds", "Time from asking for a permit to its grant.", waitBuckets), []string{"class", "agent"}),
-		hold:      prometheus.NewHistogram(histogram("slot_hold_seconds", "Time that a call held its slots.", waitBuckets)),
+		gate: g,
+		wait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "headgate", Name: "acquire_seconds", Help: "Time from asking for a permit to its grant.",
+			ConstLabels: constant, Buckets: waitBuckets,
+		}, []string{"class", "agent"}),
 		refusals:  counter("refusals_total", "Calls that were not admitted, by reason.", "class", "reason"),
 		attempts:  counter("attempts_total", "Attempts to send a call, by outcome.", "model", "class", "outcome"),
 		throttles: counter("throttles_total", "Refusals of the provider for the moment (429).", "class", "agent"),
 		reserved:  counter("reserved_tokens_total", "Tokens estimated for calls that have ended.", "model"),
 		spent:     counter("settled_tokens_total", "Tokens that ended calls were settled at; basis tells who counted them.", "model", "basis"),
-		ratio:     prometheus.NewHistogramVec(histogram("estimate_ratio", "Reported tokens divided by estimated ones; above 1 the estimate was too low.", ratioBuckets), []string{"model"}),
 		oddities:  counter("usage_oddities_total", "Usage reports that did not add up; the larger reading was taken.", "kind"),
 		lost:      prometheus.NewCounter(prometheus.CounterOpts(opts("settlements_lost_total", "Reservations that could not be settled and lapse by themselves."))),
 	}
-	all := []prometheus.Collector{m.wait, m.hold, m.refusals, m.attempts, m.throttles, m.reserved, m.spent, m.ratio, m.oddities, m.lost, newLevels(g, constant)}
+	all := []prometheus.Collector{m.wait, m.refusals, m.attempts, m.throttles, m.reserved, m.spent, m.oddities, m.lost, newLevels(g, constant)}
 	for i, c := range all {
 		if err := g.cfg.Registerer.Register(c); err != nil {
 			for _, c := range all[:i] {
@@ -143,11 +138,11 @@ func reasonOf(err error) string {
 	}
 }
 
-func (m *metrics) attempt(p *party, class uint8, outcome label, held time.Duration) {
+// attempt counts the end of an attempt.
+func (m *metrics) attempt(p *party, class uint8, outcome label) {
 	if m == nil {
 		return
 	}
-	m.hold.Observe(held.Seconds())
 	if outcome != outcomeOK {
 		m.attempts.WithLabelValues(p.model, m.class(class), string(outcome)).Inc()
 		return
@@ -174,7 +169,7 @@ func (m *metrics) model(p *party) *settleMetrics {
 	s := at.Load()
 	if s == nil {
 		s = &settleMetrics{
-			reserved: m.reserved.WithLabelValues(p.model), ratio: m.ratio.WithLabelValues(p.model),
+			reserved: m.reserved.WithLabelValues(p.model),
 			reported: m.spent.WithLabelValues(p.model, "reported"), estimated: m.spent.WithLabelValues(p.model, "estimated"),
 		}
 		at.Store(s)
@@ -182,10 +177,11 @@ func (m *metrics) model(p *party) *settleMetrics {
 	return s
 }
 
-// settled counts a call that ended with a bill for usage.
-func (m *metrics) settled(p *party, reserved usage.Usage, b bill) {
+// settled counts a call that ended with a bill for usage. It returns the ratio
+// of what was reported to what was reserved, or 0 where there is none.
+func (m *metrics) settled(p *party, reserved *usage.Usage, b *bill) (ratio float64) {
 	if m == nil {
-		return
+		return 0
 	}
 	s := m.model(p)
 	s.reserved.Add(float64(reserved.Total()))
@@ -196,7 +192,7 @@ func (m *metrics) settled(p *party, reserved usage.Usage, b bill) {
 	} else {
 		s.reported.Add(total)
 		if n := reserved.Total(); n > 0 {
-			s.ratio.Observe(total / float64(n))
+			ratio = total / float64(n)
 		}
 	}
 	if (b.provider.Flags|b.reported)&usage.Mismatch != 0 {
@@ -205,6 +201,7 @@ func (m *metrics) settled(p *party, reserved usage.Usage, b bill) {
 	if b.reported&usage.TotalOnly != 0 {
 		m.oddities.WithLabelValues("total_only").Inc()
 	}
+	return ratio
 }
 
 // corrected counts usage that was reported after a call was counted as settled.
@@ -220,6 +217,7 @@ func (m *metrics) corrected(p *party, from, to usage.Usage) {
 type levels struct {
 	gate *Gate
 
+	hold, ratio                    *prometheus.Desc
 	slots, inUse, waiting, running *prometheus.Desc
 	level, limit, share, closed    *prometheus.Desc
 }
@@ -230,6 +228,8 @@ func newLevels(g *Gate, constant prometheus.Labels) *levels {
 	}
 	return &levels{
 		gate:    g,
+		hold:    desc("slot_hold_seconds", "Time that a call held its slots."),
+		ratio:   desc("estimate_ratio", "Reported tokens divided by estimated ones; above 1 the estimate was too low.", "model"),
 		slots:   desc("slots_limit", "Slots in force."),
 		inUse:   desc("slots_in_use", "Slots held by calls in flight.", "class"),
 		waiting: desc("waiting_calls", "Calls in line.", "class"),
@@ -242,7 +242,7 @@ func newLevels(g *Gate, constant prometheus.Labels) *levels {
 }
 
 func (l *levels) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{l.slots, l.inUse, l.waiting, l.running, l.level, l.limit, l.share, l.closed} {
+	for _, d := range []*prometheus.Desc{l.hold, l.ratio, l.slots, l.inUse, l.waiting, l.running, l.level, l.limit, l.share, l.closed} {
 		ch <- d
 	}
 }
@@ -263,5 +263,10 @@ func (l *levels) Collect(ch chan<- prometheus.Metric) {
 		gauge(l.limit, float64(d.Limit), d.Name)
 		gauge(l.share, d.Share, d.Name)
 		ch <- prometheus.MustNewConstMetric(l.closed, prometheus.CounterValue, d.Closed.Seconds(), d.Name)
+	}
+	hold, models, ratios := l.gate.learner.tallies()
+	ch <- hold.metric(l.hold, waitBuckets)
+	for _, model := range models {
+		ch <- ratios[model].metric(l.ratio, ratioBuckets, model)
 	}
 }

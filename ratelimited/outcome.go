@@ -2,9 +2,9 @@ package ratelimited
 
 import (
 	"context"
+	"time"
 
 	"github.com/headgate-go/headgate/budget"
-	"github.com/headgate-go/headgate/internal/gate"
 	"github.com/headgate-go/headgate/retry"
 	"github.com/headgate-go/headgate/usage"
 )
@@ -54,6 +54,7 @@ type bill struct {
 	settled  usage.Usage // what both were settled to when the answer was complete; zero if they were not
 	booked   bool        // the reservations were, at any rate
 	reported usage.Flags // what was odd about the reports
+	held     time.Duration
 }
 
 // charge tells what the gate's limits are settled to.
@@ -113,7 +114,12 @@ func (c *modelCall[Req, Resp]) bill() bill {
 
 // actual is the reported usage, completed with the estimate where the provider
 // reported a total only. mu is held.
-func (c *modelCall[Req, Resp]) actual() usage.Usage { return c.seen.Split(c.Usage).Clamp() }
+func (c *modelCall[Req, Resp]) actual() usage.Usage {
+	if !c.seen.Has(usage.TotalOnly) {
+		return c.seen
+	}
+	return c.seen.Split(c.Usage).Clamp()
+}
 
 // finish ends the call, whatever has happened to it, and does so once; it
 // reports whether it was this time. It runs deferred in the consumer's
@@ -129,15 +135,14 @@ func (c *modelCall[Req, Resp]) finish() bool {
 	c.phase = over
 	if was == inLine {
 		c.unlock()
-		c.closeAccounts(bill{})
+		c.closeAccounts(&bill{})
 		return true
 	}
 	b := c.bill()
 	b.outcome = c.result()
-	held := c.attemptOver()
+	b.held = c.attemptOver()
 	c.unlock()
-	c.m.gate.metrics.attempt(c.party, c.class, b.outcome, held)
-	c.pay(b, false)
+	c.pay(&b, false)
 	return true
 }
 
@@ -155,7 +160,7 @@ func (c *modelCall[Req, Resp]) abandon() {
 	if b.outcome = outcomeCancelled; c.answered == Done {
 		b.outcome = outcomeOK
 	}
-	held := c.attemptOver()
+	b.held = c.attemptOver()
 	left := &abandonment{charged: b.provider}
 	c.left, c.booked = left, b.booked || !b.customer.IsZero()
 	c.mu.Unlock()
@@ -167,8 +172,7 @@ func (c *modelCall[Req, Resp]) abandon() {
 			close(left.wait)
 		}
 	}()
-	c.m.gate.metrics.attempt(c.party, c.class, b.outcome, held)
-	c.pay(b, true)
+	c.pay(&b, true)
 }
 
 // leave is deferred by the consumer's goroutine: nothing comes after it. If the
@@ -227,22 +231,23 @@ func (c *modelCall[Req, Resp]) result() label {
 
 // pay ends the permit and the reservations as the bill says. The functions of
 // the profile may panic; everything is back afterwards all the same.
-func (c *modelCall[Req, Resp]) pay(b bill, abandoned bool) {
+func (c *modelCall[Req, Resp]) pay(b *bill, abandoned bool) {
 	g := c.m.gate
-	var buf [gate.MaxDims]int64
-	var costs []int64 // nil stands for what was held
+	c.tell(b)
+	var buf costs
+	var at []int64 // nil stands for what was held
 	defer func() {
 		switch {
 		case abandoned:
-			c.permit().abandon(costs)
+			c.permit().abandon(at)
 		case b.settled.IsZero():
-			c.permit().finish(costs, false)
+			c.permit().finish(at, false)
 		default:
 			c.permit().close()
 		}
 		c.closeAccounts(b)
 	}()
-	n := buf[:len(g.owner)]
+	n := buf.of(g)
 	switch {
 	case !b.settled.IsZero():
 		if abandoned {
@@ -258,13 +263,26 @@ func (c *modelCall[Req, Resp]) pay(b bill, abandoned bool) {
 	case b.kind == asFailed:
 		g.failedCosts(n, c.Usage)
 	}
-	costs = n
-	if b.kind == asUsed || b.kind == asHeld {
-		g.metrics.settled(c.party, c.Usage, b)
-		if b.outcome == outcomeOK && !b.provider.Has(usage.Estimated) {
-			// Part of an answer says nothing about whole ones.
-			c.party.observe(c.raw, b.provider)
-		}
+	at = n
+}
+
+// tell counts the end of the call in the metrics, and learns from it.
+func (c *modelCall[Req, Resp]) tell(b *bill) {
+	m, p := c.m.gate.metrics, c.party
+	m.attempt(p, c.class, b.outcome)
+	billed := b.kind == asUsed || b.kind == asHeld
+	ratio := 0.0
+	if billed {
+		ratio = m.settled(p, &c.Usage, b)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hold.observe(waitBuckets, b.held.Seconds())
+	if ratio > 0 {
+		p.ratio.observe(ratioBuckets, ratio)
+	}
+	if billed && b.outcome == outcomeOK && !b.provider.Has(usage.Estimated) {
+		p.learn(c.raw, &b.provider) // part of an answer says nothing about whole ones
 	}
 }
 
@@ -272,8 +290,8 @@ func (c *modelCall[Req, Resp]) pay(b bill, abandoned bool) {
 // customers too if their reservations were.
 func (c *modelCall[Req, Resp]) correct(from, to usage.Usage, customers bool) {
 	g := c.m.gate
-	var costs, extra [gate.MaxDims]int64
-	n, x := costs[:len(g.owner)], extra[:len(g.owner)]
+	var buf, extra costs
+	n, x := buf.of(g), extra.of(g)
 	g.settledCosts(n, from)
 	g.settledCosts(x, to)
 	for i := range n {
@@ -312,7 +330,7 @@ func (c *modelCall[Req, Resp]) reserve(model string) error {
 // closeAccounts settles the customers' reservations, or releases them if the
 // bill says so or they were never used, and tells the gate that none is open
 // any more.
-func (c *modelCall[Req, Resp]) closeAccounts(b bill) {
+func (c *modelCall[Req, Resp]) closeAccounts(b *bill) {
 	if len(c.m.opts.budgets) == 0 {
 		return
 	}

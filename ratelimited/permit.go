@@ -41,10 +41,10 @@ func (p Permit) End(actual usage.Usage) {
 		p.finish(nil, false)
 		return
 	}
-	var costs [gate.MaxDims]int64
-	c := costs[:len(p.g.owner)]
-	p.g.settledCosts(c, actual)
-	p.finish(c, true)
+	var buf costs
+	n := buf.of(p.g)
+	p.g.settledCosts(n, actual)
+	p.finish(n, true)
 }
 
 // Refused ends a call that failed, and tells the gate what its error means for
@@ -211,13 +211,16 @@ func (p Permit) progress(now time.Time, first, complete bool, costs []int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if first {
-		g.core.Counted(now, p.id)
 		g.core.Succeeded(now, p.id)
 	}
-	if complete {
-		g.core.FreeSlot(now, p.id)
-		if costs != nil {
-			g.core.Settle(now, p.id, costs)
+	if complete && costs != nil {
+		g.core.Complete(now, p.id, costs) // what is settled is counted
+	} else {
+		if first {
+			g.core.Counted(now, p.id)
+		}
+		if complete {
+			g.core.FreeSlot(now, p.id)
 		}
 	}
 	g.poll(now)

@@ -69,6 +69,24 @@ func (c *Core) Settle(now time.Time, id ID, actual []int64) bool {
 	return true
 }
 
+// Complete is FreeSlot and Settle in one step.
+func (c *Core) Complete(now time.Time, id ID, actual []int64) {
+	c.company()
+	if k := id.running(); k != nil {
+		c.complete(now, k, actual)
+	}
+}
+
+func (c *Core) complete(now time.Time, k *call, actual []int64) {
+	ns := c.at(now)
+	if !k.freed {
+		c.freeSlot(ns, k)
+	}
+	if !k.settled {
+		c.settle(now, k, actual)
+	}
+}
+
 func (c *Core) settle(now time.Time, k *call, actual []int64) {
 	k.settled = true
 	if actual == nil {
@@ -155,13 +173,7 @@ func (c *Core) Finish(now time.Time, id ID, actual []int64) bool {
 	case k.state != stateRunning:
 		return c.Cancel(now, id)
 	}
-	ns := c.at(now)
-	if !k.freed {
-		c.freeSlot(ns, k)
-	}
-	if !k.settled {
-		c.settle(now, k, actual)
-	}
+	c.complete(now, k, actual)
 	c.land(k)
 	c.recycle(k)
 	return true

@@ -19,8 +19,9 @@ const (
 // dim is a Dim with its state.
 type dim struct {
 	budget.Limiter
-	try      tryTaker // the same limiter, or nil
-	timeless bool     // settling what was held takes no time into account
+	try      tryTaker            // the same limiter, or nil
+	bucket   *budget.TokenBudget // the same limiter, or nil
+	timeless bool                // settling what was held takes no time into account
 	window   time.Duration
 
 	shut   bool  // closed, or half-open after that
@@ -41,10 +42,24 @@ type tryTaker interface {
 	TryTake(now time.Time, cost int64) (budget.Hold, bool)
 }
 
+// tryTake takes cost if it fits now.
+func (d *dim) tryTake(now time.Time, cost int64) (hold budget.Hold, ok bool) {
+	switch {
+	case d.bucket != nil:
+		return d.bucket.TryTake(now, cost)
+	case d.try != nil:
+		return d.try.TryTake(now, cost)
+	}
+	if ok, _ = d.Fits(now, cost); ok {
+		hold = d.Take(now, cost)
+	}
+	return hold, ok
+}
+
 func (d *dim) init(cfg Dim) {
 	*d = dim{Limiter: cfg.Limiter, window: cfg.Window, headroom: cfg.Headroom, share: 1, lastCut: -1}
+	d.bucket, d.timeless = cfg.Limiter.(*budget.TokenBudget)
 	d.try, _ = cfg.Limiter.(tryTaker)
-	_, d.timeless = cfg.Limiter.(*budget.TokenBudget)
 	if !(d.headroom > 0 && d.headroom < 1) {
 		d.headroom = 1
 		return

@@ -175,7 +175,7 @@ func (m *machine) log(format string, args ...any) {
 func (m *machine) step() {
 	m.t.Helper()
 	m.tick(0)
-	switch op := m.pick(44); {
+	switch op := m.pick(45); {
 	case op < 11:
 		m.enqueue(m.spec())
 	case op < 12:
@@ -199,6 +199,8 @@ func (m *machine) step() {
 		m.fresh = false
 	case op < 35:
 		m.toNext()
+	case op < 36:
+		m.onCall(complete)
 	default:
 		m.now = m.now.Add(time.Duration(m.pick(1500)) * time.Millisecond)
 	}
@@ -372,6 +374,9 @@ func (m *machine) same(what string, got, want bool) {
 	}
 }
 
+// complete is one of onCall's operations.
+const complete = 44
+
 // onCall does something with a call, whatever its state.
 func (m *machine) onCall(op int) {
 	if len(m.live) == 0 {
@@ -382,6 +387,11 @@ func (m *machine) onCall(op int) {
 	m.fresh = false
 	m.log("operation %d on call %d", op, p.k.seq)
 	switch op {
+	case complete:
+		actual := m.actual()
+		m.core.Complete(m.now, p.id, actual)
+		m.ref.freeSlot(p.k)
+		m.ref.settle(m.now, p.k, actual)
 	case 12, 13:
 		m.same("FreeSlot", m.core.FreeSlot(m.now, p.id), m.ref.freeSlot(p.k))
 	case 14, 15:

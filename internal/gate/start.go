@@ -77,11 +77,7 @@ func (c *Core) takeAll(now time.Time, holds []budget.Hold, costs []int64) (need 
 		need |= dimBit(i)
 		ok = !d.shut // what is half-open wants Enqueue's care
 		if ok {
-			if d.try != nil {
-				holds[i], ok = d.try.TryTake(now, cost)
-			} else if ok, _ = d.Fits(now, cost); ok {
-				holds[i] = d.Take(now, cost)
-			}
+			holds[i], ok = d.tryTake(now, cost)
 		}
 		if !ok {
 			for j := range i {
