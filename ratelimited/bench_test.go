@@ -231,12 +231,16 @@ func BenchmarkWaiting(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
+		caller := &struct {
+			ctx   context.Context
+			gate  *ratelimited.Gate
+			flows []string
+		}{ctx, g, names}
 		before := memory()
 		var wg sync.WaitGroup
-		for i := range calls {
-			flow := names[i%flows]
+		for i := range calls { // what each goroutine captures is as much as in blocked
 			wg.Go(func() {
-				p, err := g.Acquire(ctx, ratelimited.Call{Flow: flow, Usage: usage.Usage{Input: benchTokens}})
+				p, err := caller.gate.Acquire(caller.ctx, ratelimited.Call{Flow: caller.flows[i%flows], Usage: usage.Usage{Input: benchTokens}})
 				if err == nil {
 					p.End(usage.Usage{})
 				}
@@ -245,6 +249,7 @@ func BenchmarkWaiting(b *testing.B) {
 		for g.Stats().Waiting < calls {
 			time.Sleep(time.Millisecond)
 		}
+		time.Sleep(50 * time.Millisecond)
 		waiting = float64(memory()-before) / calls
 		start := time.Now()
 		first.End(usage.Usage{})

@@ -112,7 +112,7 @@ func (c *modelCall[Req, Resp]) run(req Req) {
 	raw := m.meter.Estimate(req)
 	name := m.inner.Name()
 	c.Slots = m.opts.slots
-	maxWait := g.fill(c.ctx, &c.Call)
+	g.fill(c.ctx, &c.Call)
 	c.party = m.party(name, c.Agent)
 	c.raw, c.Usage = estimateOf(raw), c.party.estimate(raw)
 
@@ -128,7 +128,7 @@ func (c *modelCall[Req, Resp]) run(req Req) {
 		err = c.reserve(name)
 	}
 	if err == nil {
-		g.begin(c.ctx, &c.request, maxWait)
+		g.begin(c.ctx, &c.request)
 		c.id, c.started, err = g.acquire(c.ctx, &c.request)
 	}
 	if err != nil {

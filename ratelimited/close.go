@@ -14,14 +14,14 @@ import (
 // stay registered, for a last scrape: another gate on the same registerer needs
 // another Config.Name.
 func (g *Gate) Close(ctx context.Context) error {
-	g.mu.Lock()
+	g.lock()
 	g.closed = true
 	drained := g.drained
 	if g.alive > 0 && drained == nil {
 		drained = make(chan struct{})
 		g.drained = drained
 	}
-	g.mu.Unlock()
+	g.unlock()
 	var err error
 	if drained != nil {
 		select {
@@ -34,8 +34,8 @@ func (g *Gate) Close(ctx context.Context) error {
 	if e := g.settler.flush(ctx); err == nil {
 		err = e
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.lock()
+	defer g.unlock()
 	if g.timer != nil && g.alive == 0 {
 		g.timer.Stop()
 	}
@@ -44,8 +44,8 @@ func (g *Gate) Close(ctx context.Context) error {
 
 // failWaiting ends the wait of all calls in line, now and later.
 func (g *Gate) failWaiting() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.lock()
+	defer g.unlock()
 	g.cut = true
 	for _, id := range g.core.FailWaiting() {
 		close(id.Ready())
@@ -56,8 +56,8 @@ func (g *Gate) failWaiting() {
 // enter tells that a call may have reservations open until exit; false if the
 // gate is closed.
 func (g *Gate) enter() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.lock()
+	defer g.unlock()
 	if !g.closed {
 		g.alive++
 	}
@@ -67,8 +67,8 @@ func (g *Gate) enter() bool {
 // exit tells that the reservations of a call are closed, or in the settler's
 // queue.
 func (g *Gate) exit() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.lock()
+	defer g.unlock()
 	g.gone()
 }
 

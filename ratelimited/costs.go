@@ -16,8 +16,10 @@ func (c *costs) of(g *Gate) []int64 {
 	if n := len(g.owner); n <= fewLimits {
 		return c[:n]
 	}
-	return make([]int64, len(g.owner))
+	return manyCosts(len(g.owner))
 }
+
+func manyCosts(n int) []int64 { return make([]int64, n) }
 
 // admissionCosts turns an estimate into units.
 func (g *Gate) admissionCosts(costs []int64, u usage.Usage) {

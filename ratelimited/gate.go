@@ -2,7 +2,6 @@ package ratelimited
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -45,6 +44,9 @@ type Gate struct {
 	long atomic.Bool // many do: see askAside
 	// company: calls overlap, so that a call that ends is hardly ever alone.
 	company atomic.Bool
+
+	// posted is what whoever has mu does for others; the latest first.
+	posted atomic.Pointer[task]
 
 	mu sync.Mutex
 	// mu guards all that follows. It is never held while something waits.
@@ -143,29 +145,34 @@ func (g *Gate) now() time.Time { return g.epoch.Add(time.Since(g.epoch)) }
 // [NeverFitsError] or an error that names a field of the call; nothing is held
 // then. A context that has ended already is never admitted.
 func (g *Gate) Acquire(ctx context.Context, call Call) (Permit, error) {
-	maxWait := g.fill(ctx, &call)
+	g.fill(ctx, &call)
 	if g.metrics == nil && !g.line.Load() {
 		if p, ok := g.start(ctx, &call); ok {
 			return p, nil
 		}
 	}
+	// From here on the call may wait, and its goroutine's stack must hold what
+	// this function needs; see askAside. So it does itself what wait does.
 	var p place
+	var ready <-chan struct{}
 	var err error
 	if g.long.Load() {
-		p, err = g.askAside(ctx, &call, maxWait)
+		a := g.askAside(ctx, &call)
+		<-a.done
+		ready, err = a.answer(&p)
 	} else {
-		p, err = g.ask(ctx, &call, maxWait)
+		ready, err = g.ask(ctx, &call, &p)
 	}
-	if err == nil && p.ready != nil {
-		err = g.wait(ctx, &p)
+	if ready == nil {
+		return g.acquired(&call, &p, err)
 	}
-	if g.metrics != nil {
-		g.observe(&call, &p, err)
+	received, open := false, true
+	select {
+	case _, open = <-ready:
+		received = true
+	case <-ctx.Done():
 	}
-	if err != nil {
-		return Permit{}, err
-	}
-	return Permit{g, p.id}, nil
+	return g.acquired(&call, &p, g.woken(ctx, &p, received, open))
 }
 
 // start admits a call that need not wait, if it can be said with little work
@@ -178,7 +185,9 @@ func (g *Gate) start(ctx context.Context, call *Call) (Permit, bool) {
 	n := buf.of(g)
 	g.admissionCosts(n, call.Usage)
 	now := g.now()
-	g.lock()
+	if !g.mu.TryLock() {
+		g.lockSlow()
+	}
 	var p Permit
 	ok := !g.closed
 	if ok {
@@ -187,32 +196,46 @@ func (g *Gate) start(ctx context.Context, call *Call) (Permit, bool) {
 			g.alive++
 		}
 	}
-	g.mu.Unlock()
+	g.unlock()
 	return p, ok
 }
 
-// ask takes a call in: it is admitted at once, or has its place in line. What
-// this needs is off the stack again while the call waits.
+// ask takes a call in: it is admitted at once, or has its place in line, and a
+// channel that tells when it is granted. What this needs is off the stack again
+// while the call waits.
 //
 //go:noinline
-func (g *Gate) ask(ctx context.Context, call *Call, maxWait *time.Duration) (place, error) {
+func (g *Gate) ask(ctx context.Context, call *Call, p *place) (ready <-chan struct{}, err error) {
 	r := request{Call: *call, raw: estimateOf(call.Usage)}
 	if err := g.resolve(&r); err != nil {
-		return place{}, err
+		p.since = never
+		return nil, err
 	}
-	g.begin(ctx, &r, maxWait)
-	return g.takeIn(ctx, &r)
+	g.begin(ctx, &r)
+	return g.takeIn(ctx, &r, p)
+}
+
+// acquired ends an Acquire.
+//
+//go:noinline
+func (g *Gate) acquired(call *Call, p *place, err error) (Permit, error) {
+	if g.metrics != nil {
+		g.observe(call, p, err)
+	}
+	if err != nil {
+		return Permit{}, err
+	}
+	return Permit{g, p.id}, nil
 }
 
 // observe counts how an Acquire ended.
-//
-//go:noinline
 func (g *Gate) observe(call *Call, p *place, err error) {
+	class := uint8(g.classes[call.Class]) // or the first
 	switch {
 	case err == nil:
-		g.metrics.admitted(g.learner.party("", call.Agent), p.class, g.since(p))
-	case p.taken:
-		g.metrics.refused(p.class, err)
+		g.metrics.admitted(g.learner.party("", call.Agent), class, g.since(p))
+	case p.since != never: // the call was valid
+		g.metrics.refused(class, err)
 	}
 }
 
@@ -234,142 +257,41 @@ func (g *Gate) resolve(r *request) error {
 }
 
 // begin notes when the call enters the line and when it must have left it.
-func (g *Gate) begin(ctx context.Context, r *request, maxWait *time.Duration) {
-	r.since, r.deadline = g.time(), never
+func (g *Gate) begin(ctx context.Context, r *request) {
+	r.since = g.time()
+	r.deadline, r.byContext = g.deadline(ctx, r.since)
+}
+
+// deadline is when a call must have left the line that entered it at since, and
+// whether this is because its context ends.
+func (g *Gate) deadline(ctx context.Context, since time.Duration) (deadline time.Duration, byContext bool) {
+	deadline = never
 	if at, ok := ctx.Deadline(); ok {
-		r.deadline, r.byContext = max(at.Sub(g.epoch), 0), true
+		deadline, byContext = max(at.Sub(g.epoch), 0), true
 	}
+	maxWait := labelsOf(ctx).maxWait
 	if maxWait == nil {
 		maxWait = g.cfg.MaxWait
 	}
-	if maxWait != nil && *maxWait < r.deadline-r.since {
-		r.deadline, r.byContext = r.since+*maxWait, false
+	if maxWait != nil && *maxWait < deadline-since {
+		return since + *maxWait, false
 	}
+	return deadline, byContext
 }
 
 // acquire waits in line, and tells when the call was admitted.
 func (g *Gate) acquire(ctx context.Context, r *request) (id gate.ID, at time.Duration, err error) {
-	place, err := g.takeIn(ctx, r)
+	var p place
+	ready, err := g.takeIn(ctx, r, &p)
 	at = r.since
-	if err == nil && place.ready != nil {
-		err = g.wait(ctx, &place)
+	if ready != nil {
+		err = g.wait(ctx, &p, ready)
 		at = g.time()
 	}
 	if err != nil {
 		return gate.ID{}, at, err
 	}
-	return place.id, at, nil
-}
-
-// takeIn admits a call at once or gives it its place in line.
-func (g *Gate) takeIn(ctx context.Context, r *request) (place, error) {
-	p := r.place()
-	if ctx.Done() != nil && ctx.Err() != nil {
-		return p, &WaitError{Err: contextError(ctx)}
-	}
-	var buf, rawBuf costs
-	n := buf.of(g)
-	g.admissionCosts(n, r.Usage)
-	var raw []int64
-	if r.raw != estimateOf(r.Usage) { // it was corrected
-		raw = rawBuf.of(g)
-		g.admissionCosts(raw, r.raw.over(r.Usage))
-	}
-	var weight float64
-	if g.cfg.FlowWeight != nil {
-		weight = g.cfg.FlowWeight(r.Class, r.Flow)
-	}
-
-	now := g.epoch.Add(r.since) // a call that must not wait may start at this very instant
-	g.lock()
-	if g.closed {
-		g.mu.Unlock()
-		return p, &WaitError{Err: ErrClosed}
-	}
-	if raw != nil {
-		g.admissible(n, raw)
-	}
-	if weight == 0 && (r.byContext || r.deadline == never) {
-		// Start does not note the deadline for a later wait; a context that
-		// ends needs no note.
-		if id, ok := g.core.Start(now, int(r.class), r.Flow, p.slots, n); ok {
-			g.alive++
-			g.mu.Unlock()
-			p.id = id
-			return p, nil
-		}
-	}
-	copy(g.scratch, n) // what goes into the core's Spec would go to the heap
-	id, granted, refused := g.core.Enqueue(now, gate.Spec{
-		Flow: r.Flow, FlowWeight: weight, Request: r.Request, Class: int(r.class), Slots: p.slots,
-		Costs: g.scratch, Deadline: r.latest(g),
-	})
-	p.id = id
-	if granted {
-		g.alive++
-		g.mu.Unlock()
-		return p, nil
-	}
-	if refused.Err != nil {
-		err := g.refusal(now, refused, r, n)
-		g.mu.Unlock()
-		return p, err
-	}
-	if p.ready = id.Ready(); p.ready == nil {
-		p.ready = make(chan struct{}, 1)
-		g.core.SetReady(id, p.ready)
-	}
-	g.alive++
-	if g.core.Stuck() && r.deadline > r.since {
-		g.arm(now, r.latest(g)) // it can only wait
-		g.noteLine()
-	} else {
-		g.poll(now)
-	}
-	g.mu.Unlock()
-	return p, nil
-}
-
-// slots is the number of slots that the call takes.
-func (c *Call) slots() int32 { return int32(min(max(c.Slots, 1), maxSlots)) }
-
-// latest is the deadline as the core takes it: zero is never.
-func (r *request) latest(g *Gate) time.Time {
-	if r.deadline == never {
-		return time.Time{}
-	}
-	return g.epoch.Add(r.deadline)
-}
-
-// admissible keeps a learned estimate from never fitting where the raw one
-// does: what was learned is a forecast, and a forecast must not refuse a call
-// that the provider would serve. mu is held.
-func (g *Gate) admissible(learned, raw []int64) {
-	for i, cost := range learned {
-		if cost > raw[i] {
-			learned[i] = min(cost, max(raw[i], g.core.Max(i)))
-		}
-	}
-}
-
-// refusal makes the error for a call that was not taken into the line. mu is
-// held.
-func (g *Gate) refusal(now time.Time, f gate.Refusal, r *request, costs []int64) error {
-	if errors.Is(f.Err, gate.ErrNever) {
-		return &NeverFitsError{Limit: g.limitName(f.Dim), Requested: costs[f.Dim], Max: g.core.Max(f.Dim)}
-	}
-	err := &WaitError{}
-	err.Limit, err.Expected = g.forecast(now, f.Dim, r.slots(), costs)
-	if f.At.After(now) {
-		err.Expected = max(err.Expected, f.At.Sub(now))
-	}
-	switch {
-	case errors.Is(f.Err, gate.ErrFull):
-		err.Err = ErrLineFull
-	case r.byContext:
-		err.Err = context.DeadlineExceeded
-	}
-	return err
+	return p.id, at, nil
 }
 
 // limitName is the name of a limit of the core.

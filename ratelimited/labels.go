@@ -104,14 +104,18 @@ func Pin(ctx context.Context) context.Context {
 	return with(ctx, nil)
 }
 
-// fill completes a call with what its context says: what was set, then what
-// the context answers, then what was pinned. It returns the bound on waiting
-// that was set for the call, or nil.
-func (g *Gate) fill(ctx context.Context, c *Call) *time.Duration {
-	l, _ := ctx.Value(labelsKey{}).(*labels)
-	if l == nil {
-		l = &unlabelled
+// labelsOf are the labels that were set for ctx, or none.
+func labelsOf(ctx context.Context) *labels {
+	if l, _ := ctx.Value(labelsKey{}).(*labels); l != nil {
+		return l
 	}
+	return &unlabelled
+}
+
+// fill completes a call with what its context says: what was set, then what
+// the context answers, then what was pinned.
+func (g *Gate) fill(ctx context.Context, c *Call) {
+	l := labelsOf(ctx)
 	if c.Class == "" {
 		c.Class = l.class
 	}
@@ -145,7 +149,6 @@ func (g *Gate) fill(ctx context.Context, c *Call) *time.Duration {
 			c.Request = cmp.Or(a.InvocationID(), c.Request)
 		}
 	}
-	return l.maxWait
 }
 
 var unlabelled labels

@@ -17,8 +17,8 @@ func (g *Gate) ExpectedWait(call Call) time.Duration {
 	c := costs[:len(g.owner)]
 	g.admissionCosts(c, call.Usage)
 	now := g.now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.lock()
+	defer g.unlock()
 	return g.core.ExpectedWait(now, call.slots(), c)
 }
 
@@ -29,8 +29,8 @@ func (g *Gate) SetSlots(n int64) error {
 		return fmt.Errorf("ratelimited: SetSlots: n is %d, must lie between 1 and %d", n, maxSlots)
 	}
 	now := g.now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.lock()
+	defer g.unlock()
 	g.core.SetSlots(n)
 	g.poll(now)
 	return nil
@@ -46,8 +46,8 @@ func (g *Gate) SetLimit(dimension string, limit int64) error {
 	}
 	found := false
 	now := g.now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.lock()
+	defer g.unlock()
 	for i, d := range g.owner {
 		if g.cfg.Profile.Dimensions[d].Name == dimension {
 			found = true

@@ -2,15 +2,16 @@ package ratelimited
 
 import "sync/atomic"
 
-// lock takes mu. Where goroutines of several processors want it, what a call
-// touches must travel from one processor's cache to the other's, and that takes
-// longer than the call itself. So whoever finds it taken looks again after a
-// while, in which the other one gets several calls done, before it is put to
-// sleep and must be woken.
+// lock takes mu, and does what was posted for it; see task. Where goroutines of
+// several processors want it, what a call touches must travel from one
+// processor's cache to the other's, and that takes longer than the call itself.
+// So whoever finds it taken looks again after a while, in which the other one
+// gets several calls done, before it is put to sleep and must be woken.
 func (g *Gate) lock() {
 	if !g.mu.TryLock() {
 		g.lockSlow()
 	}
+	g.drain()
 }
 
 func (g *Gate) lockSlow() {
@@ -37,6 +38,35 @@ func pause() {
 }
 
 const lockPause = 6000
+
+// unlock gives mu back and does what was posted meanwhile. It does not go on
+// doing so for ever: where others post as fast as it works, another goroutine
+// takes over.
+func (g *Gate) unlock() {
+	g.mu.Unlock()
+	if g.posted.Load() != nil {
+		g.serve()
+	}
+}
+
+// serve does what was posted, unless somebody else has mu: who has it looks
+// again after giving it back.
+func (g *Gate) serve() {
+	for range serveRounds {
+		if g.posted.Load() == nil || !g.mu.TryLock() {
+			return
+		}
+		g.drain()
+		g.mu.Unlock()
+	}
+	if g.posted.Load() != nil {
+		go g.serve()
+	}
+}
+
+// serveRounds is how often in a row a goroutine serves others before it goes on
+// with its own work.
+const serveRounds = 16
 
 // noteCompany keeps the hint about company up to date after the end of a call.
 // mu is held.

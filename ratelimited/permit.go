@@ -76,8 +76,8 @@ func (p Permit) Refused(err error) retry.Verdict {
 func (p Permit) refusedCosts() []int64 {
 	g := p.g
 	costs := make([]int64, len(g.owner))
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.lock()
+	defer g.unlock()
 	for i, d := range g.owner {
 		if g.cfg.Profile.Dimensions[d].FailuresCount {
 			costs[i] = g.core.Cost(p.id, i)
@@ -101,8 +101,8 @@ func (p Permit) FreeSlot() {
 		return
 	}
 	now := p.g.now()
-	p.g.mu.Lock()
-	defer p.g.mu.Unlock()
+	p.g.lock()
+	defer p.g.unlock()
 	if p.g.core.FreeSlot(now, p.id) {
 		p.g.poll(now)
 	}
@@ -116,8 +116,8 @@ func (p Permit) Counted() {
 		return
 	}
 	now := p.g.now()
-	p.g.mu.Lock()
-	defer p.g.mu.Unlock()
+	p.g.lock()
+	defer p.g.unlock()
 	p.g.core.Counted(now, p.id)
 }
 
@@ -131,15 +131,22 @@ func (p Permit) finish(costs []int64, success bool) {
 	if !alone {
 		now = g.now() // read while nobody is kept waiting for the lock
 	}
-	g.lock()
+	if !g.mu.TryLock() {
+		if len(costs) <= fewLimits {
+			g.postEnd(p.id, costs, success)
+			return
+		}
+		g.lockSlow()
+	}
 	if alone {
 		if g.core.FinishLast(p.id, costs) {
 			g.gone()
-			g.mu.Unlock()
+			g.unlock()
 			return
 		}
 		now = g.now()
 	}
+	g.drain()
 	var next chan<- struct{}
 	last := g.core.Leave(p.id)
 	if success {
@@ -152,7 +159,7 @@ func (p Permit) finish(costs []int64, success bool) {
 		g.gone()
 	}
 	g.noteCompany()
-	g.mu.Unlock()
+	g.unlock()
 	if next != nil {
 		next <- struct{}{}
 	}
@@ -163,8 +170,8 @@ func (p Permit) finish(costs []int64, success bool) {
 func (p Permit) abandon(costs []int64) {
 	g := p.g
 	now := g.now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.lock()
+	defer g.unlock()
 	g.core.FreeSlot(now, p.id)
 	g.core.Settle(now, p.id, costs)
 	g.poll(now)
@@ -177,9 +184,9 @@ func (p Permit) abandon(costs []int64) {
 // holds nothing any more.
 func (p Permit) close() {
 	g := p.g
-	g.mu.Lock()
+	g.lock()
 	forgotten := g.core.Forget(p.id)
-	g.mu.Unlock()
+	g.unlock()
 	if !forgotten {
 		p.finish(nil, false)
 	}
@@ -189,16 +196,16 @@ func (p Permit) close() {
 // memory only.
 func (p Permit) drop() {
 	now := p.g.now()
-	p.g.mu.Lock()
-	defer p.g.mu.Unlock()
+	p.g.lock()
+	defer p.g.unlock()
 	p.g.core.End(now, p.id)
 }
 
 // adjust books units that were reported after the call was settled.
 func (p Permit) adjust(extra []int64) {
 	now := p.g.now()
-	p.g.mu.Lock()
-	defer p.g.mu.Unlock()
+	p.g.lock()
+	defer p.g.unlock()
 	p.g.core.Adjust(now, p.id, extra)
 	p.g.poll(now)
 }
@@ -208,8 +215,8 @@ func (p Permit) adjust(extra []int64) {
 // the call is settled to them.
 func (p Permit) progress(now time.Time, first, complete bool, costs []int64) {
 	g := p.g
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.lock()
+	defer g.unlock()
 	if first {
 		g.core.Succeeded(now, p.id)
 	}
@@ -235,8 +242,8 @@ func (p Permit) progress(now time.Time, first, complete bool, costs []int64) {
 func (p Permit) refused(v retry.Verdict) {
 	g := p.g
 	now := g.now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.lock()
+	defer g.unlock()
 	switch v.Class {
 	case retry.Throttled:
 		for _, i := range g.hit(v) {
@@ -313,21 +320,20 @@ func (g *Gate) maxHint() time.Duration {
 // what the refused attempt cost.
 func (p Permit) requeue(ctx context.Context, costs []int64, delay time.Duration, r *request) error {
 	g := p.g
-	at := r.place()
-	at.id, at.ready = p.id, make(chan struct{}, 1)
+	ready := make(chan struct{}, 1)
 	now := g.now()
-	g.mu.Lock()
+	g.lock()
 	if g.cut {
 		g.core.Settle(now, p.id, costs)
 		if g.core.End(now, p.id) {
 			g.end(now)
 		}
-		g.mu.Unlock()
+		g.unlock()
 		return &WaitError{Err: ErrClosed, Waited: now.Sub(g.epoch) - r.since}
 	}
 	g.core.Requeue(now, p.id, costs, now.Add(delay))
-	g.core.SetReady(p.id, at.ready)
+	g.core.SetReady(p.id, ready)
 	g.poll(now)
-	g.mu.Unlock()
-	return g.wait(ctx, &at)
+	g.unlock()
+	return g.wait(ctx, &place{id: p.id, since: r.since}, ready)
 }

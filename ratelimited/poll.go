@@ -45,8 +45,8 @@ func (g *Gate) arm(now, next time.Time) {
 
 // tick is the timer's call.
 func (g *Gate) tick() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.lock()
+	defer g.unlock()
 	g.wake = time.Time{}
 	g.poll(g.now())
 }

@@ -54,10 +54,10 @@ type DimensionStats struct {
 // Stats returns a snapshot. It is cheap enough for a scrape, not for every call.
 func (g *Gate) Stats() Stats {
 	now := g.now()
-	g.mu.Lock()
+	g.lock()
 	core := g.core.Stats(now)
 	hold := g.core.HoldTime()
-	g.mu.Unlock()
+	g.unlock()
 	s := Stats{
 		Slots: core.Slots, SlotLimit: core.SlotLimit, SlotsInUse: core.InUse,
 		Running: core.Running, Waiting: core.Waiting, HoldTime: hold,

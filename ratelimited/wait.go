@@ -10,44 +10,53 @@ import (
 // place is a call's place in line: what its waiter keeps while it waits. It is
 // small, because a hundred thousand may.
 type place struct {
-	id        gate.ID
-	ready     chan struct{} // nil: it was admitted at once
-	entered   time.Duration // when it entered the line, after the gate's epoch
-	deadline  time.Duration // when it must have left it
-	slots     int32
-	class     uint8 // index of its class
-	byContext bool  // the deadline is the context's
-	taken     bool  // the call was valid: its class is known
-}
-
-// place is the call's place before it has one.
-func (r *request) place() place {
-	return place{
-		entered: r.since, deadline: r.deadline, slots: r.slots(),
-		class: r.class, byContext: r.byContext, taken: true,
-	}
+	id     gate.ID
+	posted *arrival      // it is not known yet what became of it
+	since  time.Duration // when it entered the line, after the gate's epoch
 }
 
 // time is the current time after the gate's epoch.
 func (g *Gate) time() time.Duration { return time.Since(g.epoch) }
 
 // since is how long ago the call entered the line.
-func (g *Gate) since(p *place) time.Duration { return g.time() - p.entered }
+func (g *Gate) since(p *place) time.Duration { return g.time() - p.since }
 
-// wait waits for the grant of a call in line.
-func (g *Gate) wait(ctx context.Context, p *place) error {
-	granted := true
+// wait waits for the grant of a call in line, which ready tells.
+func (g *Gate) wait(ctx context.Context, p *place, ready <-chan struct{}) error {
+	received, open := false, true
 	select {
-	case _, granted = <-p.ready:
-		if granted && ctx.Err() == nil {
-			return nil
-		}
+	case _, open = <-ready:
+		received = true
 	case <-ctx.Done():
 	}
-	if !granted {
-		return g.failed(ctx, p)
+	return g.woken(ctx, p, received, open)
+}
+
+// woken tells what the end of a wait means. The waiter's channel was received
+// from, or its context has ended; a channel that is closed says that the wait
+// has failed.
+//
+//go:noinline
+func (g *Gate) woken(ctx context.Context, p *place, received, open bool) error {
+	if a := p.posted; a != nil {
+		if !received {
+			g.lock() // now it has been taken in
+			g.unlock()
+		}
+		var err error
+		p.posted = nil
+		if p.id, err = a.answer(received); err != nil {
+			return err
+		}
 	}
-	return g.giveUp(ctx, p)
+	switch {
+	case !open:
+		return g.failed(ctx, p)
+	case received && ctx.Err() == nil:
+		return nil
+	default:
+		return g.giveUp(ctx, p)
+	}
 }
 
 // giveUp ends the wait of a call whose context has ended. If it was granted
@@ -57,17 +66,17 @@ func (g *Gate) wait(ctx context.Context, p *place) error {
 func (g *Gate) giveUp(ctx context.Context, p *place) error {
 	err := &WaitError{Err: contextError(ctx)}
 	late := ctx.Err() == context.DeadlineExceeded
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.lock()
+	defer g.unlock()
 	now := g.now()
 	err.Waited = g.since(p)
-	dim, costs := -1, []int64(nil)
+	dim, slots, costs := -1, int32(0), []int64(nil)
 	if late {
 		g.poll(now) // the core may have the same deadline, and know what was lacking
 		if f, ok := g.failures[p.id]; ok {
 			dim = f.Dim
 		}
-		costs = g.costs(p.id)
+		slots, costs = g.core.Slots(p.id), g.costs(p.id)
 	}
 	delete(g.failures, p.id)
 	g.core.SetReady(p.id, nil)                     // the grant may be on its way
@@ -76,7 +85,7 @@ func (g *Gate) giveUp(ctx context.Context, p *place) error {
 		g.end(now)
 	}
 	if late {
-		err.Limit, err.Expected = g.forecast(now, dim, p.slots, costs)
+		err.Limit, err.Expected = g.forecast(now, dim, slots, costs)
 	}
 	return err
 }
@@ -89,11 +98,11 @@ var zeros [gate.MaxDims]int64
 func (g *Gate) failed(ctx context.Context, p *place) error {
 	id := p.id
 	var late error // why the deadline ended it, if it did
-	if p.byContext {
-		late = overdue(ctx, p.deadline-g.time())
+	if _, byContext := g.deadline(ctx, p.since); byContext {
+		late = overdue(ctx)
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.lock()
+	defer g.unlock()
 	now := g.now()
 	f, ok := g.failures[id]
 	delete(g.failures, id)
@@ -105,7 +114,7 @@ func (g *Gate) failed(ctx context.Context, p *place) error {
 	case f.Never:
 		err = &NeverFitsError{Limit: g.limitName(f.Dim), Requested: g.core.Cost(id, f.Dim), Max: g.core.Max(f.Dim)}
 	default:
-		limit, expected := g.forecast(now, f.Dim, p.slots, g.costs(id))
+		limit, expected := g.forecast(now, f.Dim, g.core.Slots(id), g.costs(id))
 		err = &WaitError{Err: late, Waited: g.since(p), Limit: limit, Expected: expected}
 	}
 	if g.core.End(now, id) {
@@ -117,8 +126,8 @@ func (g *Gate) failed(ctx context.Context, p *place) error {
 // overdue is the reason why a context ends whose deadline has come, which the
 // gate's timer may have noticed first. It is worth a moment to learn the cause;
 // a context that does not keep to its deadline is not waited for.
-func overdue(ctx context.Context, left time.Duration) error {
-	if left <= 0 {
+func overdue(ctx context.Context) error {
+	if at, _ := ctx.Deadline(); time.Until(at) <= 0 {
 		patience := time.NewTimer(10 * time.Millisecond)
 		defer patience.Stop()
 		select {

@@ -65,11 +65,12 @@ func (r *ceiling) blocks(c *Core, now time.Time, k *call) (bool, int64) {
 		return true, never
 	}
 	at, blocked := int64(math.MinInt64), false
+	costs := c.costs(k)
 	for i, b := range r.shares {
-		if k.costs[i] <= 0 {
+		if costs[i] <= 0 {
 			continue
 		}
-		if ok, t := b.Fits(now, k.costs[i]); !ok {
+		if ok, t := b.Fits(now, costs[i]); !ok {
 			blocked = true
 			if t.IsZero() {
 				return true, never
@@ -130,13 +131,13 @@ func (c *Core) joinCeilings(k *call, f *flow, s *Spec) {
 	}
 	r.mixed = r.mixed || r.member != f
 	r.refs++
-	k.request = r
+	k.more.request = r
 }
 
 // leaveCeilings ends k's part in its request. Whoever is parked there gets a
 // look: the call that left may have been the one it waited for.
 func (c *Core) leaveCeilings(k *call) {
-	r := k.request
+	r := k.request()
 	if r == nil {
 		return
 	}
@@ -224,14 +225,14 @@ func (c *Core) overCeiling(now time.Time, k *call) bool {
 	if over, _ := k.flow.ceil.blocks(c, now, k); over {
 		return true
 	}
-	over, _ := k.request.blocks(c, now, k)
+	over, _ := k.request().blocks(c, now, k)
 	return over
 }
 
 // setAside takes k, the head of its flow, out of the way if a ceiling forbids
 // it. A ceiling is nobody else's resource, so it blocks nobody else.
 func (c *Core) setAside(now time.Time, k *call) bool {
-	f, r := k.flow, k.request
+	f, r := k.flow, k.request()
 	over, at := r.blocks(c, now, k)
 	if r != nil && r.parked.head != nil && r.parked.head.seq < k.seq {
 		over, at = true, never // its turn comes after that one's
@@ -253,20 +254,20 @@ func (c *Core) setAside(now time.Time, k *call) bool {
 }
 
 func (c *Core) takeCeilings(now time.Time, k *call) {
-	n := len(c.dims)
+	n, costs := len(c.dims), c.costs(k)
 	if fl := k.flight; fl.shares == nil && (c.cfg.FlowShare > 0 || c.cfg.RequestShare > 0) {
 		fl.shares = make([]budget.Hold, 2*n)
 	}
 	for j, r := range k.ceilings() {
 		r.slots += int64(k.slots)
 		for i, b := range r.shares {
-			if k.costs[i] > 0 {
-				k.flight.shares[j*n+i] = b.Take(now, k.costs[i])
+			if costs[i] > 0 {
+				k.flight.shares[j*n+i] = b.Take(now, costs[i])
 			}
 		}
 	}
-	if k.request != nil {
-		c.unpark(k.request) // there may be room for one more
+	if k.request() != nil {
+		c.unpark(k.request()) // there may be room for one more
 	}
 }
 
@@ -277,7 +278,7 @@ func (k *call) ceilings() iter.Seq2[int, *ceiling] {
 		if r := k.flow.ceil; r != nil && !yield(0, r) {
 			return
 		}
-		if r := k.request; r != nil {
+		if r := k.request(); r != nil {
 			yield(1, r)
 		}
 	}

@@ -144,22 +144,56 @@ type call struct {
 	gen      uint32
 	timer    int32 // 1 + index in Core.timers; 0 is none
 	slots    int32
+	need     resources // what it needs
 	state    state
-	freed    bool // its slots are back
-	settled  bool
-	answered bool // Succeeded was told
+	marks    marks
 	seq      uint64
 	deadline int64
 	flow     *flow
-	request  *ceiling // ceiling of its request, or nil
 	next     *call
 	prev     *call
 	ready    chan struct{}
-	costs    []int64   // per Dim
-	need     resources // what it needs
-	claim    resources // what it was found to lack since it was chosen
-	left     bool      // Leave was told
-	flight   *flight   // while it runs
+	few      [fewDims]int64 // its costs per Dim, if they are few
+	more     *more          // nil if few is enough
+	flight   *flight        // while it runs
+}
+
+// marks tell how far a running call has come.
+type marks uint8
+
+const (
+	freed    marks = 1 << iota // its slots are back
+	settled                    // it was settled
+	answered                   // Succeeded was told
+	left                       // Leave was told
+)
+
+func (k *call) is(m marks) bool { return k.marks&m != 0 }
+
+// more is what the calls of some gates need beside the rest.
+type more struct {
+	request *ceiling       // of its request, or nil
+	costs   [MaxDims]int64 // per Dim
+}
+
+// request is the ceiling of the call's request, or nil.
+func (k *call) request() *ceiling {
+	if k.more == nil {
+		return nil
+	}
+	return k.more.request
+}
+
+// fewDims is how many costs have room in a call's record. Most providers limit
+// requests and tokens.
+const fewDims = 2
+
+// costs are what a call takes from each Dim.
+func (c *Core) costs(k *call) []int64 {
+	if n := len(c.dims); n > fewDims {
+		return k.more.costs[:n]
+	}
+	return k.few[:len(c.dims)]
 }
 
 // flight is what only a running call has.
@@ -299,7 +333,11 @@ const maxFree = 1024 // spare call records that are kept
 func (c *Core) newCall() *call {
 	k := c.free
 	if k == nil {
-		return &call{costs: make([]int64, len(c.dims))}
+		k = &call{}
+		if len(c.dims) > fewDims || c.requests != nil {
+			k.more = new(more)
+		}
+		return k
 	}
 	c.free, k.next = k.next, nil
 	c.freeLen--
@@ -310,9 +348,11 @@ func (c *Core) newCall() *call {
 // record keeps its channel for the next call that waits.
 func (c *Core) recycle(k *call) {
 	k.gen++
-	k.state, k.freed, k.settled, k.answered, k.left = stateFree, false, false, false, false
-	k.flow, k.request, k.prev = nil, nil, nil
-	k.claim = 0
+	k.state, k.marks = stateFree, 0
+	k.flow, k.prev = nil, nil
+	if k.more != nil {
+		k.more.request = nil
+	}
 	if c.freeLen < maxFree {
 		k.next, c.free = c.free, k
 		c.freeLen++

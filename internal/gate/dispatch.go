@@ -15,14 +15,15 @@ func (c *Core) lacks(now time.Time, ns int64, cl *class, k *call) resources {
 	if !c.slotsFit(cl, k.slots) {
 		lack = slotsBit
 	}
+	costs := c.costs(k)
 	for i := range c.dims {
-		if k.costs[i] <= 0 {
+		if costs[i] <= 0 {
 			continue
 		}
 		d := &c.dims[i]
 		if d.shut && (ns < d.until || d.probe != nil) {
 			lack |= dimBit(i)
-		} else if ok, _ := d.Fits(now, k.costs[i]); !ok {
+		} else if ok, _ := d.Fits(now, costs[i]); !ok {
 			lack |= dimBit(i)
 		}
 	}
@@ -36,15 +37,16 @@ func (c *Core) when(now time.Time, ns int64, k *call) int64 {
 		return never
 	}
 	at := int64(math.MinInt64) // a limiter's clock may differ from ours
+	costs := c.costs(k)
 	for i := range c.dims {
-		if k.costs[i] <= 0 {
+		if costs[i] <= 0 {
 			continue
 		}
 		d := &c.dims[i]
 		if d.shut && ns >= d.until && d.probe != nil {
 			return never
 		}
-		if ok, t := d.Fits(now, k.costs[i]); !ok {
+		if ok, t := d.Fits(now, costs[i]); !ok {
 			if t.IsZero() {
 				return never
 			}
@@ -145,9 +147,9 @@ func (c *Core) fail(k *call, never bool) {
 	dim := -1
 	if never {
 		dim = c.tooLarge(k)
-	} else {
+	} else if k.state == stateChosen {
 		for i := range c.dims {
-			if k.claim&dimBit(i) != 0 {
+			if k.flow.claim&dimBit(i) != 0 {
 				dim = i
 				break
 			}
@@ -223,7 +225,7 @@ func (c *Core) serveChosen(now time.Time, ns int64, p *pass) {
 			continue
 		}
 		p.kept = true
-		k.claim = k.claim&^slotsBit | lack
+		k.flow.claim = k.flow.claim&^slotsBit | lack
 		c.claim(p, k)
 		i++
 	}
@@ -253,7 +255,7 @@ func (c *Core) serveHeads(now time.Time, ns int64, p *pass) {
 			continue
 		}
 		p.kept = true
-		k.state, k.claim = stateChosen, lack
+		k.state, k.flow.claim = stateChosen, lack
 		f.chosen = k
 		cl.pending += int64(k.slots)
 		cl.headChanged(f)
@@ -267,8 +269,8 @@ func (c *Core) serveHeads(now time.Time, ns int64, p *pass) {
 // it lacked before, or two limits that are full in turn would starve it. Slots
 // need no such memory: every call needs them, so it gets them in its turn.
 func (c *Core) claim(p *pass, k *call) {
-	p.claimed |= k.claim
-	if k.claim&slotsBit != 0 {
+	p.claimed |= k.flow.claim
+	if k.flow.claim&slotsBit != 0 {
 		p.claimers |= k.flow.class.bit
 		if c.alone(k.flow.class, k.slots) {
 			p.claimers = ^uint64(0)
@@ -295,7 +297,7 @@ func (c *Core) unclaim(i int) {
 	copy(c.chosen[i:], c.chosen[i+1:])
 	c.chosen[len(c.chosen)-1] = nil
 	c.chosen = c.chosen[:len(c.chosen)-1]
-	k.claim = 0
+	k.flow.claim = 0
 	k.flow.chosen = nil
 	k.flow.class.pending -= int64(k.slots)
 }
@@ -337,7 +339,7 @@ func (c *Core) grant(now time.Time, ns int64, k *call, fl *flight) {
 func (c *Core) take(now time.Time, ns int64, k *call, blocked bool) (*flight, resources) {
 	if !blocked && c.slotsFit(k.flow.class, k.slots) {
 		fl := c.newFlight()
-		if _, ok := c.takeAll(now, fl.holds, k.costs); ok {
+		if _, ok := c.takeAll(now, fl.holds, c.costs(k)); ok {
 			return fl, 0
 		}
 		fl.next, c.flights = c.flights, fl
@@ -350,10 +352,10 @@ func (c *Core) take(now time.Time, ns int64, k *call, blocked bool) (*flight, re
 func (c *Core) start(now time.Time, ns int64, k *call, fl *flight) {
 	if fl == nil {
 		fl = c.newFlight()
-		for i := range c.dims {
+		for i, cost := range c.costs(k) {
 			fl.holds[i] = budget.Hold{}
-			if d := &c.dims[i]; k.costs[i] > 0 {
-				fl.holds[i] = d.Take(now, k.costs[i])
+			if d := &c.dims[i]; cost > 0 {
+				fl.holds[i] = d.Take(now, cost)
 				if d.shut {
 					d.probe = k
 				}

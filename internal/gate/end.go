@@ -15,7 +15,7 @@ const holdSample = 64
 // Counted tells that the provider has counted the call by now at the latest.
 func (c *Core) Counted(now time.Time, id ID) {
 	k := id.running()
-	if k == nil || k.settled {
+	if k == nil || k.is(settled) {
 		return
 	}
 	c.at(now)
@@ -31,7 +31,7 @@ func (c *Core) Counted(now time.Time, id ID) {
 func (c *Core) FreeSlot(now time.Time, id ID) bool {
 	c.company()
 	k := id.running()
-	if k == nil || k.freed {
+	if k == nil || k.is(freed) {
 		return false
 	}
 	c.freeSlot(c.at(now), k)
@@ -39,7 +39,7 @@ func (c *Core) FreeSlot(now time.Time, id ID) bool {
 }
 
 func (c *Core) freeSlot(ns int64, k *call) {
-	k.freed = true
+	k.marks |= freed
 	held := ns - k.flight.started
 	k.flight.held = held
 	if held < 1 {
@@ -50,7 +50,7 @@ func (c *Core) freeSlot(ns int64, k *call) {
 	if !c.plain {
 		c.freeCeilings(k)
 	}
-	if k.settled {
+	if k.is(settled) {
 		c.over(k)
 	}
 }
@@ -61,7 +61,7 @@ func (c *Core) freeSlot(ns int64, k *call) {
 func (c *Core) Settle(now time.Time, id ID, actual []int64) bool {
 	c.company()
 	k := id.running()
-	if k == nil || k.settled {
+	if k == nil || k.is(settled) {
 		return false
 	}
 	c.at(now)
@@ -79,18 +79,18 @@ func (c *Core) Complete(now time.Time, id ID, actual []int64) {
 
 func (c *Core) complete(now time.Time, k *call, actual []int64) {
 	ns := c.at(now)
-	if !k.freed {
+	if !k.is(freed) {
 		c.freeSlot(ns, k)
 	}
-	if !k.settled {
+	if !k.is(settled) {
 		c.settle(now, k, actual)
 	}
 }
 
 func (c *Core) settle(now time.Time, k *call, actual []int64) {
-	k.settled = true
+	k.marks |= settled
 	if actual == nil {
-		actual = k.costs
+		actual = c.costs(k)
 	}
 	fl := k.flight
 	for i := range c.dims {
@@ -106,7 +106,7 @@ func (c *Core) settle(now time.Time, k *call, actual []int64) {
 		c.settleCeilings(now, k, actual)
 	}
 	fl.used = fl.rates.charge(actual, 0)
-	if k.freed {
+	if k.is(freed) {
 		c.over(k)
 	}
 }
@@ -126,7 +126,7 @@ func (c *Core) over(k *call) {
 func (c *Core) Adjust(now time.Time, id ID, extra []int64) {
 	c.company()
 	k := id.running()
-	if k == nil || !k.settled {
+	if k == nil || !k.is(settled) {
 		return
 	}
 	c.at(now)
@@ -145,7 +145,7 @@ func (c *Core) Adjust(now time.Time, id ID, extra []int64) {
 	}
 	more := min(k.flight.rates.charge(extra, 0), maxCharge-k.flight.used)
 	k.flight.used += more
-	if k.freed {
+	if k.is(freed) {
 		c.recharge(k.flow, k.flight.charged, k.flight.charged+more)
 		k.flight.charged += more
 		if f := k.flow; f.busy == 0 && f.index == 0 && !f.dead {
@@ -188,16 +188,16 @@ func (c *Core) FinishLast(id ID, actual []int64) bool {
 	if k == nil || k != c.lone || c.share < 1 || k.seq%holdSample == 0 {
 		return false
 	}
-	fl := k.flight
+	fl, costs := k.flight, c.costs(k)
 	for i := range c.dims {
 		d := &c.dims[i]
-		if !d.timeless || d.probe == k || actual != nil && actual[i] != k.costs[i] {
+		if !d.timeless || d.probe == k || actual != nil && actual[i] != costs[i] {
 			return false
 		}
 	}
 	for i := range c.dims {
 		if fl.holds[i].Cost() > 0 {
-			c.dims[i].Settle(time.Time{}, fl.holds[i], k.costs[i])
+			c.dims[i].Settle(time.Time{}, fl.holds[i], costs[i])
 		}
 	}
 	c.running--
@@ -230,26 +230,26 @@ func (c *Core) Requeue(now time.Time, id ID, actual []int64, notBefore time.Time
 		return false
 	}
 	ns := c.at(now)
-	if k.freed && k.settled { // its flow and its request may be forgotten
+	if k.is(freed) && k.is(settled) { // its flow and its request may be forgotten
 		s := Spec{Flow: k.flow.key, FlowWeight: k.flow.weight}
-		if k.request != nil {
-			s.Request = k.request.key
+		if k.request() != nil {
+			s.Request = k.request().key
 		}
 		c.join(k, k.flow.class, &s)
 	} else {
 		k.flow.busy++ // they stay active in between
-		if k.request != nil {
-			k.request.refs++
+		if k.request() != nil {
+			k.request().refs++
 		}
-		if !k.freed {
+		if !k.is(freed) {
 			c.freeSlot(ns, k)
 		}
-		if !k.settled {
+		if !k.is(settled) {
 			c.settle(now, k, actual)
 		}
 	}
 	c.land(k)
-	k.freed, k.settled, k.answered = false, false, false
+	k.marks &^= freed | settled | answered
 	k.state = stateBacking
 	c.countWaiting(k, 1)
 	c.timers.push(timer{min(max(c.later(now, notBefore), ns), k.deadline), k})

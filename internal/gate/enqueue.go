@@ -26,8 +26,9 @@ func (c *Core) Enqueue(now time.Time, s Spec) (id ID, granted bool, refused Refu
 	if !s.Deadline.IsZero() {
 		k.deadline = c.later(now, s.Deadline)
 	}
+	costs := c.costs(k)
 	for i, cost := range s.Costs {
-		k.costs[i] = max(cost, 0)
+		costs[i] = max(cost, 0)
 		if cost > 0 {
 			k.need |= dimBit(i)
 		}
@@ -72,8 +73,8 @@ func (c *Core) refuse(now time.Time, ns int64, k *call, deadline time.Time) Refu
 
 // tooLarge is a Dim in which k can never fit, or -1.
 func (c *Core) tooLarge(k *call) int {
-	for i := range c.dims {
-		if k.costs[i] > c.dims[i].Max() {
+	for i, cost := range c.costs(k) {
+		if cost > c.dims[i].Max() {
 			return i
 		}
 	}
@@ -84,7 +85,7 @@ func (c *Core) tooLarge(k *call) int {
 // refunded, every slot came back and every cut were taken back now.
 func (c *Core) earliest(now time.Time, ns int64, k *call) (at time.Time, dim int) {
 	at, dim = now, -1
-	for i := range c.dims {
+	for i, cost := range c.costs(k) {
 		if k.need&dimBit(i) == 0 {
 			continue
 		}
@@ -92,7 +93,7 @@ func (c *Core) earliest(now time.Time, ns int64, k *call) (at time.Time, dim int
 		if d.share < 1 { // a cut recovers meanwhile
 			d.Scale(now, d.headroom)
 		}
-		t, ok := d.Earliest(now, k.costs[i])
+		t, ok := d.Earliest(now, cost)
 		if d.share < 1 {
 			d.Scale(now, d.headroom*d.share)
 		}
@@ -121,8 +122,8 @@ func (c *Core) countWaiting(k *call, sign int) {
 	c.waiting += sign
 	c.waitSlot += int64(sign) * int64(k.slots)
 	k.flow.class.waiting += sign
-	for i := range c.dims {
-		c.dims[i].queued += int64(sign) * min(k.costs[i], maxQueued)
+	for i, cost := range c.costs(k) {
+		c.dims[i].queued += int64(sign) * min(cost, maxQueued)
 	}
 }
 
@@ -167,7 +168,7 @@ func (c *Core) unlink(k *call) {
 		c.unclaim(slices.Index(c.chosen, k))
 		f.class.headChanged(f)
 	case stateParked:
-		k.request.parked.remove(k)
+		k.request().parked.remove(k)
 	}
 }
 

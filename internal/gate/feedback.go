@@ -102,10 +102,10 @@ func (d *dim) count(ns int64) {
 // slot per limit's worth of successes. Telling it again changes nothing.
 func (c *Core) Succeeded(now time.Time, id ID) {
 	k := id.running()
-	if k == nil || k.answered {
+	if k == nil || k.is(answered) {
 		return
 	}
-	k.answered = true
+	k.marks |= answered
 	ns := c.at(now)
 	for i := range c.dims {
 		d := &c.dims[i]

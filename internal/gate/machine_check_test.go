@@ -71,9 +71,9 @@ func (m *machine) follow(grants []*refCall) func(time.Time) []*refCall {
 		for _, c := range m.core.chosen {
 			k := m.find(ID{c, c.gen})
 			for i := range m.spies {
-				k.claims = append(k.claims, c.claim&dimBit(i) != 0)
+				k.claims = append(k.claims, c.flow.claim&dimBit(i) != 0)
 			}
-			k.claims = append(k.claims, c.claim&slotsBit != 0)
+			k.claims = append(k.claims, c.flow.claim&slotsBit != 0)
 			m.ref.chosen = append(m.ref.chosen, k)
 		}
 		return done

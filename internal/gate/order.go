@@ -109,8 +109,9 @@ type flow struct {
 	chosen *call // its head, while it claims a resource outside the queue
 	busy   int   // calls that are queued, aside, backing off or in flight
 	need   resources
-	index  int32 // 1 + index in its group's heap or in class.ahead; 0 is none
-	parked bool  // over its ceiling
+	claim  resources // what its chosen call was found to lack since it was chosen
+	index  int32     // 1 + index in its group's heap or in class.ahead; 0 is none
+	parked bool      // over its ceiling
 	ceil   *ceiling
 	dead   bool // forgotten; a late correction must not touch its successor
 }
@@ -278,7 +279,7 @@ func (cl *class) forget(f *flow) {
 // charge books the start of a call on its flow and its class.
 func (c *Core) charge(k *call) {
 	f, cl, fl := k.flow, k.flow.class, k.flight
-	qns := fl.rates.charge(k.costs, float64(k.slots)*c.holdTime)
+	qns := fl.rates.charge(c.costs(k), float64(k.slots)*c.holdTime)
 	fl.charged, fl.used = qns, qns
 	f.charge(&cl.order, qns)
 	cl.moved(f)

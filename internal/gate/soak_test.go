@@ -76,7 +76,7 @@ func (s *soak) ask() {
 // started decides what becomes of a call.
 func (s *soak) started(id ID) {
 	hold := time.Duration(float64(2*time.Second) * (0.1 + s.rng.ExpFloat64()))
-	costs := id.c.costs
+	costs := s.core.costs(id.c)
 	actual := []int64{1, int64(float64(costs[1]) * (0.2 + 1.6*s.rng.Float64())), 0}
 	actual[2] = actual[1]
 	end := func(how string, settle []int64) {

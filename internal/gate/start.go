@@ -34,7 +34,10 @@ func (c *Core) Start(now time.Time, class int, flow string, slots int32, costs [
 	k := c.newCall()
 	c.seq++
 	k.seq, k.slots, k.deadline, k.need = c.seq, slots, never, need
-	copy(k.costs, costs)
+	own := c.costs(k)
+	for i, cost := range costs {
+		own[i] = cost
+	}
 	k.flight, k.state = fl, stateRunning
 	fl.started, fl.rates = ns, c.rates
 	k.next = nil
@@ -108,7 +111,7 @@ func (c *Core) Stuck() bool {
 		return false
 	}
 	for _, k := range c.chosen {
-		if k.claim&slotsBit != 0 {
+		if k.flow.claim&slotsBit != 0 {
 			return true
 		}
 	}

@@ -14,10 +14,10 @@ func (c *Core) SetReady(id ID, ready chan struct{}) {
 // before, or if the call is not running.
 func (c *Core) Leave(id ID) bool {
 	k := id.running()
-	if k == nil || k.left {
+	if k == nil || k.is(left) {
 		return false
 	}
-	k.left = true
+	k.marks |= left
 	return true
 }
 
@@ -25,7 +25,7 @@ func (c *Core) Leave(id ID) bool {
 // reports false, with nothing changed, if that is not so.
 func (c *Core) Forget(id ID) bool {
 	k := id.running()
-	if k == nil || !k.freed || !k.settled {
+	if k == nil || !k.is(freed) || !k.is(settled) {
 		return false
 	}
 	c.land(k)
@@ -36,7 +36,15 @@ func (c *Core) Forget(id ID) bool {
 // Cost is what the call takes from a Dim; 0 after its end.
 func (c *Core) Cost(id ID, dim int) int64 {
 	if k := id.call(); k != nil && dim >= 0 {
-		return k.costs[dim]
+		return c.costs(k)[dim]
+	}
+	return 0
+}
+
+// Slots is the number of slots that the call takes; 0 after its end.
+func (c *Core) Slots(id ID) int32 {
+	if k := id.call(); k != nil {
+		return k.slots
 	}
 	return 0
 }
