@@ -28,11 +28,12 @@ func (g *Gate) takeIn(ctx context.Context, r *request, p *place) (ready <-chan s
 	}
 	var buf, rawBuf costs
 	n := buf.of(g)
-	g.admissionCosts(n, r.Usage)
+	g.admissionCosts(n, &r.Usage)
 	var raw []int64
 	if r.raw != estimateOf(r.Usage) { // it was corrected
 		raw = rawBuf.of(g)
-		g.admissionCosts(raw, r.raw.over(r.Usage))
+		u := r.raw.over(r.Usage)
+		g.admissionCosts(raw, &u)
 	}
 	e := entry{
 		flow: r.Flow, request: r.Request, since: r.since, deadline: r.deadline,
@@ -42,7 +43,9 @@ func (g *Gate) takeIn(ctx context.Context, r *request, p *place) (ready <-chan s
 		e.weight = g.cfg.FlowWeight(r.Class, r.Flow)
 	}
 
-	if !g.mu.TryLock() {
+	if !g.company.Load() {
+		g.mu.Lock()
+	} else if !g.mu.TryLock() {
 		if len(n) <= fewLimits && g.line.Load() && !g.long.Load() {
 			p.posted = g.postArrival(&e, n, raw)
 			return p.posted.ready, nil

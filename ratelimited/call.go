@@ -112,7 +112,7 @@ func (c *modelCall[Req, Resp]) run(req Req) {
 	raw := m.meter.Estimate(req)
 	name := m.inner.Name()
 	c.Slots = m.opts.slots
-	g.fill(c.ctx, &c.Call)
+	l := g.fill(c.ctx, &c.Call)
 	c.party = m.party(name, c.Agent)
 	c.raw, c.Usage = estimateOf(raw), c.party.estimate(raw)
 
@@ -128,7 +128,7 @@ func (c *modelCall[Req, Resp]) run(req Req) {
 		err = c.reserve(name)
 	}
 	if err == nil {
-		g.begin(c.ctx, &c.request)
+		g.begin(c.ctx, &c.request, l)
 		c.id, c.started, err = g.acquire(c.ctx, &c.request)
 	}
 	if err != nil {
@@ -287,7 +287,7 @@ func (c *modelCall[Req, Resp]) observe(resp Resp) {
 	default:
 		var buf costs
 		n := buf.of(g)
-		g.settledCosts(n, used)
+		g.settledCosts(n, &used)
 		c.permit().progress(g.epoch.Add(now), first, complete, n)
 		c.bookAccounts(settle, used)
 		c.lock()

@@ -1,6 +1,10 @@
 package ratelimited
 
-import "github.com/headgate-go/headgate/usage"
+import (
+	"reflect"
+
+	"github.com/headgate-go/headgate/usage"
+)
 
 // What a call costs in units of every limit of the core. The functions of the
 // profile are the user's, so none of these is called under a lock.
@@ -21,17 +25,63 @@ func (c *costs) of(g *Gate) []int64 {
 
 func manyCosts(n int) []int64 { return make([]int64, n) }
 
+// counter counts the units of one limit.
+type counter struct {
+	kind kind
+	f    func(usage.Usage) int64
+}
+
+// kind tells the counting functions of this package, which every call would call
+// several times, from others.
+type kind uint8
+
+const (
+	byFunction kind = iota
+	oneRequest
+	inputTokens
+	outputTokens
+)
+
+func newCounter(f func(usage.Usage) int64) counter {
+	// Two function values are one if they have the same code and bind nothing,
+	// and functions of a package bind nothing.
+	code := func(f func(usage.Usage) int64) uintptr { return reflect.ValueOf(f).Pointer() }
+	c := counter{f: f}
+	switch code(f) {
+	case code(OneRequest):
+		c.kind = oneRequest
+	case code(InputTokens):
+		c.kind = inputTokens
+	case code(OutputTokens):
+		c.kind = outputTokens
+	}
+	return c
+}
+
+// of counts the units of a usage.
+func (c *counter) of(u *usage.Usage) int64 {
+	switch c.kind {
+	case oneRequest:
+		return 1
+	case inputTokens:
+		return max(0, u.Input)
+	case outputTokens:
+		return max(0, u.Output)
+	}
+	return max(0, c.f(*u))
+}
+
 // admissionCosts turns an estimate into units.
-func (g *Gate) admissionCosts(costs []int64, u usage.Usage) {
-	for i, count := range g.count {
-		costs[i] = max(0, count(u))
+func (g *Gate) admissionCosts(costs []int64, u *usage.Usage) {
+	for i := range costs {
+		costs[i] = g.count[i].of(u)
 	}
 }
 
 // settledCosts turns actual usage into units.
-func (g *Gate) settledCosts(costs []int64, u usage.Usage) {
-	for i, settle := range g.settle {
-		costs[i] = max(0, settle(u))
+func (g *Gate) settledCosts(costs []int64, u *usage.Usage) {
+	for i := range costs {
+		costs[i] = g.settle[i].of(u)
 	}
 }
 

@@ -31,9 +31,10 @@ type Gate struct {
 	cfg     Config
 	epoch   time.Time
 	classes map[string]int
-	owner   []int                     // per limit of the core: its dimension in the profile
-	count   []func(usage.Usage) int64 // per limit of the core
-	settle  []func(usage.Usage) int64
+	owner   []int     // per limit of the core: its dimension in the profile
+	count   []counter // per limit of the core
+	settle  []counter
+	plain   bool // all that admission needs of a call is its flow and its costs
 	metrics *metrics
 	learner *learner
 	retries retry.Budget
@@ -113,11 +114,11 @@ func NewGate(cfg Config) (*Gate, error) {
 	}
 	for _, d := range owner {
 		dim := &cfg.Profile.Dimensions[d]
-		g.count = append(g.count, dim.Count)
+		g.count = append(g.count, newCounter(dim.Count))
 		if dim.Settle != nil {
-			g.settle = append(g.settle, dim.Settle)
+			g.settle = append(g.settle, newCounter(dim.Settle))
 		} else {
-			g.settle = append(g.settle, dim.Count)
+			g.settle = append(g.settle, newCounter(dim.Count))
 		}
 	}
 	g.settler.log = cfg.Logger
@@ -130,6 +131,7 @@ func NewGate(cfg Config) (*Gate, error) {
 		}
 		g.settler.failed = g.metrics.lost.Inc
 	}
+	g.plain = g.metrics == nil && cfg.FlowWeight == nil
 	return g, nil
 }
 
@@ -145,12 +147,12 @@ func (g *Gate) now() time.Time { return g.epoch.Add(time.Since(g.epoch)) }
 // [NeverFitsError] or an error that names a field of the call; nothing is held
 // then. A context that has ended already is never admitted.
 func (g *Gate) Acquire(ctx context.Context, call Call) (Permit, error) {
-	g.fill(ctx, &call)
-	if g.metrics == nil && !g.line.Load() {
+	if g.plain && !g.line.Load() {
 		if p, ok := g.start(ctx, &call); ok {
 			return p, nil
 		}
 	}
+	g.fill(ctx, &call)
 	// From here on the call may wait, and its goroutine's stack must hold what
 	// this function needs; see askAside. So it does itself what wait does.
 	var p place
@@ -178,16 +180,18 @@ func (g *Gate) Acquire(ctx context.Context, call Call) (Permit, error) {
 // start admits a call that need not wait, if it can be said with little work
 // that it need not.
 func (g *Gate) start(ctx context.Context, call *Call) (Permit, bool) {
-	if call.Class != "" || uint(call.Slots) > maxSlots || g.cfg.FlowWeight != nil || ctx.Err() != nil {
+	l := labelsOf(ctx)
+	if call.Class != "" || l.class != "" || uint(call.Slots) > maxSlots || ctx.Err() != nil {
 		return Permit{}, false
+	}
+	if call.Flow == "" {
+		call.Flow = g.flowOf(ctx, l)
 	}
 	var buf costs
 	n := buf.of(g)
-	g.admissionCosts(n, call.Usage)
+	g.admissionCosts(n, &call.Usage)
 	now := g.now()
-	if !g.mu.TryLock() {
-		g.lockSlow()
-	}
+	g.lockOnly()
 	var p Permit
 	ok := !g.closed
 	if ok {
@@ -211,7 +215,7 @@ func (g *Gate) ask(ctx context.Context, call *Call, p *place) (ready <-chan stru
 		p.since = never
 		return nil, err
 	}
-	g.begin(ctx, &r)
+	g.begin(ctx, &r, labelsOf(ctx))
 	return g.takeIn(ctx, &r, p)
 }
 
@@ -257,19 +261,19 @@ func (g *Gate) resolve(r *request) error {
 }
 
 // begin notes when the call enters the line and when it must have left it.
-func (g *Gate) begin(ctx context.Context, r *request) {
+func (g *Gate) begin(ctx context.Context, r *request, l *labels) {
 	r.since = g.time()
-	r.deadline, r.byContext = g.deadline(ctx, r.since)
+	r.deadline, r.byContext = g.deadline(ctx, r.since, l)
 }
 
 // deadline is when a call must have left the line that entered it at since, and
 // whether this is because its context ends.
-func (g *Gate) deadline(ctx context.Context, since time.Duration) (deadline time.Duration, byContext bool) {
+func (g *Gate) deadline(ctx context.Context, since time.Duration, l *labels) (deadline time.Duration, byContext bool) {
 	deadline = never
 	if at, ok := ctx.Deadline(); ok {
 		deadline, byContext = max(at.Sub(g.epoch), 0), true
 	}
-	maxWait := labelsOf(ctx).maxWait
+	maxWait := l.maxWait
 	if maxWait == nil {
 		maxWait = g.cfg.MaxWait
 	}

@@ -113,29 +113,20 @@ func labelsOf(ctx context.Context) *labels {
 }
 
 // fill completes a call with what its context says: what was set, then what
-// the context answers, then what was pinned.
-func (g *Gate) fill(ctx context.Context, c *Call) {
+// the context answers, then what was pinned. It returns what was set.
+func (g *Gate) fill(ctx context.Context, c *Call) *labels {
 	l := labelsOf(ctx)
 	if c.Class == "" {
 		c.Class = l.class
 	}
 	if c.Flow == "" {
-		c.Flow = l.flow
-		if c.Flow == "" && g.cfg.Flow != nil {
-			c.Flow = g.cfg.Flow(ctx)
-		}
+		c.Flow = g.flowOf(ctx, l)
 	}
 	if c.Agent == "" {
 		c.Agent = l.agent
 	}
 	if c.Request == "" {
 		c.Request = l.request
-	}
-	if c.Flow == "" {
-		c.Flow = l.pinned.user
-		if a, ok := ctx.(interface{ UserID() string }); ok {
-			c.Flow = cmp.Or(a.UserID(), c.Flow)
-		}
 	}
 	if c.Agent == "" {
 		c.Agent = l.pinned.agent
@@ -149,6 +140,23 @@ func (g *Gate) fill(ctx context.Context, c *Call) {
 			c.Request = cmp.Or(a.InvocationID(), c.Request)
 		}
 	}
+	return l
+}
+
+// flowOf is the flow of a call that does not name one.
+func (g *Gate) flowOf(ctx context.Context, l *labels) string {
+	if l.flow != "" {
+		return l.flow
+	}
+	if g.cfg.Flow != nil {
+		if flow := g.cfg.Flow(ctx); flow != "" {
+			return flow
+		}
+	}
+	if a, ok := ctx.(interface{ UserID() string }); ok {
+		return cmp.Or(a.UserID(), l.pinned.user)
+	}
+	return l.pinned.user
 }
 
 var unlabelled labels

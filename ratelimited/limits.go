@@ -15,7 +15,7 @@ import (
 func (g *Gate) ExpectedWait(call Call) time.Duration {
 	var costs [gate.MaxDims]int64
 	c := costs[:len(g.owner)]
-	g.admissionCosts(c, call.Usage)
+	g.admissionCosts(c, &call.Usage)
 	now := g.now()
 	g.lock()
 	defer g.unlock()

@@ -8,10 +8,17 @@ import "sync/atomic"
 // So whoever finds it taken looks again after a while, in which the other one
 // gets several calls done, before it is put to sleep and must be woken.
 func (g *Gate) lock() {
-	if !g.mu.TryLock() {
+	g.lockOnly()
+	g.drain()
+}
+
+// lockOnly is lock without what was posted: unlock will do it.
+func (g *Gate) lockOnly() {
+	if !g.company.Load() {
+		g.mu.Lock() // it will be free, and this is the fastest way to take it
+	} else if !g.mu.TryLock() {
 		g.lockSlow()
 	}
-	g.drain()
 }
 
 func (g *Gate) lockSlow() {

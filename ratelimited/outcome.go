@@ -251,13 +251,13 @@ func (c *modelCall[Req, Resp]) pay(b *bill, abandoned bool) {
 	switch {
 	case !b.settled.IsZero():
 		if abandoned {
-			g.settledCosts(n, b.settled)
+			g.settledCosts(n, &b.settled)
 		}
 		if b.provider != b.settled {
 			c.correct(b.settled, b.provider, b.booked)
 		}
 	case b.kind == asUsed:
-		g.settledCosts(n, b.provider)
+		g.settledCosts(n, &b.provider)
 	case b.kind == asHeld:
 		n = nil
 	case b.kind == asFailed:
@@ -292,8 +292,8 @@ func (c *modelCall[Req, Resp]) correct(from, to usage.Usage, customers bool) {
 	g := c.m.gate
 	var buf, extra costs
 	n, x := buf.of(g), extra.of(g)
-	g.settledCosts(n, from)
-	g.settledCosts(x, to)
+	g.settledCosts(n, &from)
+	g.settledCosts(x, &to)
 	for i := range n {
 		x[i] -= n[i]
 	}

@@ -43,7 +43,7 @@ func (p Permit) End(actual usage.Usage) {
 	}
 	var buf costs
 	n := buf.of(p.g)
-	p.g.settledCosts(n, actual)
+	p.g.settledCosts(n, &actual)
 	p.finish(n, true)
 }
 
@@ -126,26 +126,26 @@ func (p Permit) Counted() {
 // held.
 func (p Permit) finish(costs []int64, success bool) {
 	g := p.g
-	var now time.Time
-	alone := !g.line.Load() && !g.company.Load()
-	if !alone {
-		now = g.now() // read while nobody is kept waiting for the lock
-	}
-	if !g.mu.TryLock() {
-		if len(costs) <= fewLimits {
-			g.postEnd(p.id, costs, success)
-			return
-		}
-		g.lockSlow()
-	}
-	if alone {
+	var at time.Duration
+	if !g.line.Load() && !g.company.Load() {
+		g.mu.Lock()
 		if g.core.FinishLast(p.id, costs) {
 			g.gone()
 			g.unlock()
 			return
 		}
-		now = g.now()
+		at = g.time()
+	} else {
+		at = g.time() // read while nobody is kept waiting for the lock
+		if !g.mu.TryLock() {
+			if len(costs) <= fewLimits {
+				g.postEnd(at, p.id, costs, success)
+				return
+			}
+			g.lockSlow()
+		}
 	}
+	now := g.epoch.Add(at)
 	g.drain()
 	var next chan<- struct{}
 	last := g.core.Leave(p.id)

@@ -61,9 +61,9 @@ func (g *Gate) post(t *task) {
 }
 
 // postEnd posts the end of a call; costs must be few.
-func (g *Gate) postEnd(id gate.ID, costs []int64, success bool) {
+func (g *Gate) postEnd(at time.Duration, id gate.ID, costs []int64, success bool) {
 	t := ends.Get().(*task)
-	t.at, t.id, t.success, t.limits = g.time(), id, success, held
+	t.at, t.id, t.success, t.limits = at, id, success, held
 	if costs != nil {
 		t.limits = int8(copy(t.costs[:], costs))
 	}

@@ -98,7 +98,7 @@ var zeros [gate.MaxDims]int64
 func (g *Gate) failed(ctx context.Context, p *place) error {
 	id := p.id
 	var late error // why the deadline ended it, if it did
-	if _, byContext := g.deadline(ctx, p.since); byContext {
+	if _, byContext := g.deadline(ctx, p.since, labelsOf(ctx)); byContext {
 		late = overdue(ctx)
 	}
 	g.lock()
