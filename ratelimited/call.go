@@ -54,7 +54,7 @@ type modelCall[Req, Resp any] struct {
 	entered  bool     // the gate counts the reservations as open; changed by whoever closes them
 	refused  bool     // the provider refused the last attempt, before an item
 	sent     bool     // an attempt was begun and its end is not known to be "not sent"
-	outcome  label    // of the attempt, where an error has told it
+	outcome  outcome  // of the attempt, where an error has told it
 	attempts int32
 	items    int32         // that the model has answered
 	started  time.Duration // when the permit was granted, after the gate's epoch
@@ -170,7 +170,7 @@ func (c *modelCall[Req, Resp]) fail(err error) {
 func (c *modelCall[Req, Resp]) attempt(req Req) {
 	c.lock()
 	c.attempts++
-	c.sent, c.refused, c.outcome = true, false, ""
+	c.sent, c.refused, c.outcome = true, false, outcomeNone
 	n := c.attempts
 	c.unlock()
 	ctx := c.ctx

@@ -139,18 +139,18 @@ func reasonOf(err error) string {
 }
 
 // attempt counts the end of an attempt.
-func (m *metrics) attempt(p *party, class uint8, outcome label) {
+func (m *metrics) attempt(p *party, class uint8, outcome outcome) {
 	if m == nil {
 		return
 	}
 	if outcome != outcomeOK {
-		m.attempts.WithLabelValues(p.model, m.class(class), string(outcome)).Inc()
+		m.attempts.WithLabelValues(p.model, m.class(class), outcome.String()).Inc()
 		return
 	}
 	at := &m.of(p).served[class]
 	served := at.Load()
 	if served == nil {
-		c := m.attempts.WithLabelValues(p.model, m.class(class), string(outcome))
+		c := m.attempts.WithLabelValues(p.model, m.class(class), outcome.String())
 		served = &c
 		at.Store(served)
 	}

@@ -235,7 +235,9 @@ func isNilValue(v any) bool {
 // nilTest returns a test for nil responses that does not allocate.
 func nilTest[Resp any]() func(Resp) bool {
 	switch reflect.TypeFor[Resp]().Kind() {
-	case reflect.Pointer, reflect.Map, reflect.Func, reflect.Chan, reflect.Interface:
+	case reflect.Pointer:
+		return func(r Resp) bool { return pointer(r) == nil }
+	case reflect.Map, reflect.Func, reflect.Chan, reflect.Interface:
 		return func(r Resp) bool {
 			v := reflect.ValueOf(r)
 			return !v.IsValid() || v.IsNil()

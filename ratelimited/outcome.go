@@ -9,23 +9,32 @@ import (
 	"github.com/headgate-go/headgate/usage"
 )
 
-// label is a value of the metrics' label "outcome"; the list is fixed.
-type label string
+// outcome is how an attempt ended; its names are the values of the metrics'
+// label "outcome".
+type outcome uint8
 
 const (
-	outcomeOK        label = "ok"
-	outcomeThrottled label = "throttled"
-	outcomeQuota     label = "quota_exhausted"
-	outcomeOverload  label = "overloaded"
-	outcomeNotSent   label = "not_sent"
-	outcomeDenied    label = "denied"    // by a gate or budget further in
-	outcomeCancelled label = "cancelled" // by the consumer or its context
-	outcomeFailed    label = "failed"    // the provider answered with an error
-	outcomeBroken    label = "broken"    // it ended without the item that completes it
-	outcomePanicked  label = "panicked"  // in the model's code or in the consumer's
+	outcomeNone outcome = iota // it is not known yet
+	outcomeOK
+	outcomeThrottled
+	outcomeQuota
+	outcomeOverload
+	outcomeNotSent
+	outcomeDenied    // by a gate or budget further in
+	outcomeCancelled // by the consumer or its context
+	outcomeFailed    // the provider answered with an error
+	outcomeBroken    // it ended without the item that completes it
+	outcomePanicked  // in the model's code or in the consumer's
 )
 
-func outcomeOf(v retry.Verdict, ctx context.Context) label {
+func (o outcome) String() string {
+	return [...]string{
+		"none", "ok", "throttled", "quota_exhausted", "overloaded", "not_sent",
+		"denied", "cancelled", "failed", "broken", "panicked",
+	}[o]
+}
+
+func outcomeOf(v retry.Verdict, ctx context.Context) outcome {
 	switch v.Class {
 	case retry.Throttled:
 		return outcomeThrottled
@@ -48,7 +57,7 @@ func outcomeOf(v retry.Verdict, ctx context.Context) label {
 // paid after it.
 type bill struct {
 	kind     charge
-	outcome  label
+	outcome  outcome
 	provider usage.Usage // what the gate's limits are settled to, where kind says so
 	customer usage.Usage // what the reservations are settled to; zero releases them
 	settled  usage.Usage // what both were settled to when the answer was complete; zero if they were not
@@ -212,13 +221,13 @@ func (c *modelCall[Req, Resp]) leave() {
 
 // result is the outcome of the last attempt. mu is held, in the consumer's
 // goroutine.
-func (c *modelCall[Req, Resp]) result() label {
+func (c *modelCall[Req, Resp]) result() outcome {
 	switch {
 	case c.answered == Done:
 		return outcomeOK
 	case c.answered == Failed:
 		return outcomeFailed
-	case c.outcome != "":
+	case c.outcome != outcomeNone:
 		return c.outcome
 	case c.stopped || c.ctx.Err() != nil:
 		return outcomeCancelled

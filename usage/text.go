@@ -105,13 +105,13 @@ func textCost[T string | []byte](s T) int64 {
 // asciiRun is the cost of the ASCII text that s begins with, in steps of 16
 // bytes, and how many bytes it is long. before is the byte before s.
 func asciiRun[T string | []byte](s T, before byte) (n int, cost int64) {
-	length := len(s)
 	last := uint64(before ^ ' ') // 0 if the byte before is a space
-	for len(s) >= 16 {
-		v := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-		w := uint64(s[8]) | uint64(s[9])<<8 | uint64(s[10])<<16 | uint64(s[11])<<24 |
-			uint64(s[12])<<32 | uint64(s[13])<<40 | uint64(s[14])<<48 | uint64(s[15])<<56
+	for ; n+16 <= len(s); n += 16 {
+		b := s[n : n+16]
+		v := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+		w := uint64(b[8]) | uint64(b[9])<<8 | uint64(b[10])<<16 | uint64(b[11])<<24 |
+			uint64(b[12])<<32 | uint64(b[13])<<40 | uint64(b[14])<<48 | uint64(b[15])<<56
 		// A byte of these is 0 where it is a space, of those where the one
 		// before it is one, too.
 		sv, sw := v^spaces, w^spaces
@@ -125,13 +125,12 @@ func asciiRun[T string | []byte](s T, before byte) (n int, cost int64) {
 			cost -= spaceRun * int64(zeros(rv)+zeros(rw))
 		}
 		last = sw >> 56
-		cost += int64(uint32(pairCost[uint16(s[0])|uint16(s[1])<<8]) + uint32(pairCost[uint16(s[2])|uint16(s[3])<<8]) +
-			uint32(pairCost[uint16(s[4])|uint16(s[5])<<8]) + uint32(pairCost[uint16(s[6])|uint16(s[7])<<8]) +
-			uint32(pairCost[uint16(s[8])|uint16(s[9])<<8]) + uint32(pairCost[uint16(s[10])|uint16(s[11])<<8]) +
-			uint32(pairCost[uint16(s[12])|uint16(s[13])<<8]) + uint32(pairCost[uint16(s[14])|uint16(s[15])<<8]))
-		s = s[16:]
+		cost += int64(uint32(pairCost[uint16(b[0])|uint16(b[1])<<8]) + uint32(pairCost[uint16(b[2])|uint16(b[3])<<8]) +
+			uint32(pairCost[uint16(b[4])|uint16(b[5])<<8]) + uint32(pairCost[uint16(b[6])|uint16(b[7])<<8]) +
+			uint32(pairCost[uint16(b[8])|uint16(b[9])<<8]) + uint32(pairCost[uint16(b[10])|uint16(b[11])<<8]) +
+			uint32(pairCost[uint16(b[12])|uint16(b[13])<<8]) + uint32(pairCost[uint16(b[14])|uint16(b[15])<<8]))
 	}
-	return length - len(s), cost
+	return n, cost
 }
 
 // zeros is the number of bytes of w that are 0, if all are below 0x80: adding
