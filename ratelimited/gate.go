@@ -24,9 +24,9 @@ import (
 // something keeps its claim on it, so that a large call is not starved by small
 // ones.
 //
-// A Gate is safe for concurrent use. It has no goroutines of its own but a few
+// A Gate is safe for concurrent use. It keeps no goroutines of its own but a few
 // that settle reservations of remote budgets, and those only while there are
-// any to settle; Close waits for them.
+// any to settle; Close waits for them. Others do a moment's work, and end.
 type Gate struct {
 	cfg     Config
 	epoch   time.Time

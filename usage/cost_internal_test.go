@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// texts draws texts that mix what the scan reads eight bytes at a time with
+// texts draws texts that mix what the scan reads by steps with
 // what it reads one character at a time.
 func texts() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
@@ -240,4 +240,27 @@ func TestValuesOfEveryTypeAreTaken(t *testing.T) {
 			t.Errorf("%T costs %d", v, m.cost)
 		}
 	}
+}
+
+// The scan by steps is a shortcut for adding up characters.
+func TestATextCostsTheSumOfItsCharacters(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := texts().Draw(t, "text")
+		want, before := int64(0), rune(0)
+		for _, r := range s {
+			if r < 0x80 {
+				want += int64(asciiCost[r])
+			} else {
+				want += runeCost(r)
+			}
+			if r == ' ' && before == ' ' {
+				want -= spaceRun
+			}
+			before = r
+		}
+		if got := textCost(s); got != want {
+			t.Fatalf("%q costs %d, its characters cost %d", s, got, want)
+		}
+	})
 }

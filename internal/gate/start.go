@@ -34,10 +34,7 @@ func (c *Core) Start(now time.Time, class int, flow string, slots int32, costs [
 	k := c.newCall()
 	c.seq++
 	k.seq, k.slots, k.deadline, k.need = c.seq, slots, never, need
-	own := c.costs(k)
-	for i, cost := range costs {
-		own[i] = cost
-	}
+	copy(c.costs(k), costs)
 	k.flight, k.state = fl, stateRunning
 	fl.started, fl.rates = ns, c.rates
 	k.next = nil
