@@ -93,7 +93,7 @@ func (c *modelCall[Req, Resp]) unlock() {
 	}
 }
 
-func (c *modelCall[Req, Resp]) permit() Permit { return Permit{c.m.gate, c.id} }
+func (c *modelCall[Req, Resp]) permit() Permit { return Permit{g: c.m.gate, id: c.id} }
 
 // phase is where a call stands.
 type phase uint8

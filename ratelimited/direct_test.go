@@ -4,6 +4,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,4 +121,65 @@ func TestANilRegistryIsNone(t *testing.T) {
 	if _, err := ratelimited.NewGate(ratelimited.Config{Slots: 1, Registerer: (*prometheus.Registry)(nil)}); err != nil {
 		t.Error(err)
 	}
+}
+
+// A program that holds permits by itself is counted like a wrapped model: once a
+// call, whatever is called after its end.
+func TestMetricsOfPermitsThatAProgramHolds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := prometheus.NewRegistry()
+		g := newGate(t, ratelimited.Config{
+			Slots: 2, Headroom: 1, Registerer: r,
+			Profile: ratelimited.GeminiAPI(ratelimited.Quota{RequestsPerMinute: 1000, InputTokensPerMinute: 10_000}),
+			Classes: []ratelimited.Class{{Name: "normal"}, {Name: "batch"}},
+		})
+		acquire := func(class string) ratelimited.Permit {
+			p, err := g.Acquire(t.Context(), ratelimited.Call{Agent: "a", Class: class, Usage: usage.Usage{Input: 100, Output: 100}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			return p
+		}
+		p := acquire("")
+		p.End(usage.Usage{Input: 100, Output: 200})
+		p.End(usage.Usage{Input: 100, Output: 200})
+		p.Release()
+		p.Refused(io.ErrUnexpectedEOF)
+		acquire("batch").End(usage.Usage{}) // nothing is known
+		acquire("").Release()               // not sent
+		acquire("batch").Refused(genai.APIError{Code: 429, Status: "RESOURCE_EXHAUSTED"})
+		acquire("").Refused(io.ErrUnexpectedEOF)
+
+		all := gather(t, r)
+		for name, want := range map[string]float64{
+			"attempts_total{class=normal,model=,outcome=ok}":       1,
+			"attempts_total{class=batch,model=,outcome=ok}":        1,
+			"attempts_total{class=batch,model=,outcome=throttled}": 1,
+			"attempts_total{class=normal,model=,outcome=failed}":   1,
+			"throttles_total{agent=a,class=batch}":                 1,
+			"acquire_seconds{agent=a,class=normal} count":          3,
+			"acquire_seconds{agent=a,class=batch} count":           2,
+			"slot_hold_seconds{} count":                            5,
+			"slot_hold_seconds{} sum":                              5,
+			"reserved_tokens_total{model=}":                        600,
+			"settled_tokens_total{basis=reported,model=}":          300,
+			"settled_tokens_total{basis=estimated,model=}":         400,
+			"estimate_ratio{model=} count":                         1,
+			"estimate_ratio{model=} sum":                           1.5,
+		} {
+			if got := all[name]; got != want {
+				t.Errorf("%s is %v, want %v", name, got, want)
+			}
+		}
+		attempts := 0.0
+		for name, n := range all {
+			if strings.HasPrefix(name, "attempts_total") {
+				attempts += n
+			}
+		}
+		if attempts != 4 {
+			t.Errorf("%v attempts, want 4", attempts)
+		}
+	})
 }

@@ -223,24 +223,28 @@ func (g *Gate) ask(ctx context.Context, call *Call, p *place) (ready <-chan stru
 //
 //go:noinline
 func (g *Gate) acquired(call *Call, p *place, err error) (Permit, error) {
+	var d *direct
 	if g.metrics != nil {
-		g.observe(call, p, err)
+		d = g.observe(call, p, err)
 	}
 	if err != nil {
 		return Permit{}, err
 	}
-	return Permit{g, p.id}, nil
+	return Permit{g, p.id, d}, nil
 }
 
 // observe counts how an Acquire ended.
-func (g *Gate) observe(call *Call, p *place, err error) {
+func (g *Gate) observe(call *Call, p *place, err error) *direct {
 	class := uint8(g.classes[call.Class]) // or the first
-	switch {
-	case err == nil:
-		g.metrics.admitted(g.learner.party("", call.Agent), class, g.since(p))
-	case p.since != never: // the call was valid
-		g.metrics.refused(class, err)
+	if err != nil {
+		if p.since != never { // the call was valid
+			g.metrics.refused(class, err)
+		}
+		return nil
 	}
+	d := &direct{gate: g, party: g.learner.party("", call.Agent), usage: call.Usage.Clamp(), granted: g.time(), class: class}
+	g.metrics.admitted(d.party, class, d.granted-p.since)
+	return d
 }
 
 // resolve checks what the call says about itself.

@@ -35,7 +35,18 @@ func (o outcome) String() string {
 }
 
 func outcomeOf(v retry.Verdict, ctx context.Context) outcome {
-	switch v.Class {
+	if o := outcomeOfClass(v.Class); o != outcomeNone {
+		return o
+	}
+	if ctx.Err() != nil {
+		return outcomeCancelled
+	}
+	return outcomeFailed
+}
+
+// outcomeOfClass is the outcome that a class of errors says, or none.
+func outcomeOfClass(c retry.Class) outcome {
+	switch c {
 	case retry.Throttled:
 		return outcomeThrottled
 	case retry.QuotaExhausted:
@@ -47,10 +58,7 @@ func outcomeOf(v retry.Verdict, ctx context.Context) outcome {
 	case retry.Denied, retry.NeverFits:
 		return outcomeDenied
 	}
-	if ctx.Err() != nil {
-		return outcomeCancelled
-	}
-	return outcomeFailed
+	return outcomeNone
 }
 
 // bill is what an ended call is charged. It is made under the call's lock and
@@ -242,7 +250,7 @@ func (c *modelCall[Req, Resp]) result() outcome {
 // the profile may panic; everything is back afterwards all the same.
 func (c *modelCall[Req, Resp]) pay(b *bill, abandoned bool) {
 	g := c.m.gate
-	c.tell(b)
+	g.tell(c.party, c.class, &c.Usage, &c.raw, b)
 	var buf costs
 	var at []int64 // nil stands for what was held
 	defer func() {
@@ -275,14 +283,16 @@ func (c *modelCall[Req, Resp]) pay(b *bill, abandoned bool) {
 	at = n
 }
 
-// tell counts the end of the call in the metrics, and learns from it.
-func (c *modelCall[Req, Resp]) tell(b *bill) {
-	m, p := c.m.gate.metrics, c.party
-	m.attempt(p, c.class, b.outcome)
+// tell counts the end of a call in the metrics, and learns from it if the raw
+// estimate is given.
+func (g *Gate) tell(p *party, class uint8, reserved *usage.Usage, raw *estimate, b *bill) {
+	if b.outcome != outcomeNone {
+		g.metrics.attempt(p, class, b.outcome)
+	}
 	billed := b.kind == asUsed || b.kind == asHeld
 	ratio := 0.0
 	if billed {
-		ratio = m.settled(p, &c.Usage, b)
+		ratio = g.metrics.settled(p, reserved, b)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -290,8 +300,8 @@ func (c *modelCall[Req, Resp]) tell(b *bill) {
 	if ratio > 0 {
 		p.ratio.observe(ratioBuckets, ratio)
 	}
-	if billed && b.outcome == outcomeOK && !b.provider.Has(usage.Estimated) {
-		p.learn(c.raw, &b.provider) // part of an answer says nothing about whole ones
+	if raw != nil && billed && b.outcome == outcomeOK && !b.provider.Has(usage.Estimated) {
+		p.learn(*raw, &b.provider) // part of an answer says nothing about whole ones
 	}
 }
 

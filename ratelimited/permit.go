@@ -25,8 +25,9 @@ import (
 // Its methods are safe for concurrent use and never wait. The zero Permit holds
 // nothing.
 type Permit struct {
-	g  *Gate
-	id gate.ID
+	g      *Gate
+	id     gate.ID
+	direct *direct // for the metrics; nil if there are none, or a model counts its call
 }
 
 // End ends the call: its slots come back and its estimate is settled to what
@@ -37,6 +38,7 @@ func (p Permit) End(actual usage.Usage) {
 	if p.g == nil {
 		return
 	}
+	p.direct.used(actual)
 	if actual.IsZero() {
 		p.finish(nil, false)
 		return
@@ -63,10 +65,13 @@ func (p Permit) Refused(err error) retry.Verdict {
 	p.refused(v)
 	switch {
 	case v.Class == retry.NotSent, v.Class == retry.Denied, v.Class == retry.NeverFits:
+		p.direct.refused(v, false)
 		p.Release()
 	case answered(v, err):
+		p.direct.refused(v, false)
 		p.finish(p.refusedCosts(), false)
 	default:
+		p.direct.refused(v, true)
 		p.finish(nil, false)
 	}
 	return v
@@ -90,6 +95,7 @@ func (p Permit) refusedCosts() []int64 {
 // counted: everything is refunded.
 func (p Permit) Release() {
 	if p.g != nil {
+		p.direct.released()
 		p.finish(zeros[:len(p.g.owner)], false)
 	}
 }
