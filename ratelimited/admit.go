@@ -42,6 +42,12 @@ func (g *Gate) takeIn(ctx context.Context, r *request, p *place) (ready <-chan s
 	if g.cfg.FlowWeight != nil {
 		e.weight = g.cfg.FlowWeight(r.Class, r.Flow)
 	}
+	if g.foreign { // the caller's functions may have taken a while
+		e.since = g.time()
+		if !e.byContext && e.deadline != never {
+			e.deadline += e.since - r.since
+		}
+	}
 
 	if !g.company.Load() {
 		g.mu.Lock()
@@ -61,7 +67,8 @@ func (g *Gate) takeIn(ctx context.Context, r *request, p *place) (ready <-chan s
 // admit admits a call at once or gives it its place in line. n are its costs;
 // raw, if not nil, those of its estimate before it was corrected. In line, the
 // call has a channel that tells when it is granted; nil otherwise. Where the
-// call was posted it has one already. mu is held.
+// call was posted it has one already, and may be granted before admit returns:
+// whoever waits for it has the arrival then. mu is held.
 func (g *Gate) admit(e *entry, n, raw []int64, posted *arrival) (id gate.ID, ready chan struct{}, err error) {
 	if g.closed {
 		return id, nil, &WaitError{Err: ErrClosed}
@@ -93,7 +100,7 @@ func (g *Gate) admit(e *entry, n, raw []int64, posted *arrival) (id gate.ID, rea
 	ready = id.Ready()
 	switch {
 	case posted != nil:
-		posted.kept, posted.spare = true, ready
+		posted.id, posted.kept, posted.spare = id, true, ready
 		ready = posted.ready
 		g.core.SetReady(id, ready)
 	case ready == nil:

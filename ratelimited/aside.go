@@ -1,9 +1,6 @@
 package ratelimited
 
-import (
-	"context"
-	"sync"
-)
+import "context"
 
 // longLine is the number of waiting calls from which on others get in line
 // aside.
@@ -15,7 +12,7 @@ const longLine = 128
 //
 //go:noinline
 func (g *Gate) askAside(ctx context.Context, call *Call) *aside {
-	a := asides.Get().(*aside)
+	a := g.pools.asides.Get().(*aside)
 	a.g, a.ctx, a.call = g, ctx, *call
 	go a.ask()
 	return a
@@ -34,8 +31,6 @@ type aside struct {
 	panicked bool
 	panic    any
 }
-
-var asides = sync.Pool{New: func() any { return &aside{done: make(chan struct{}, 1)} }}
 
 func (a *aside) ask() {
 	a.panicked = true
@@ -56,8 +51,9 @@ func (a *aside) answer(p *place) (ready <-chan struct{}, err error) {
 	*p = a.place
 	ready, err = a.ready, a.err
 	panicked, value := a.panicked, a.panic
+	g := a.g
 	*a = aside{done: a.done}
-	asides.Put(a)
+	g.pools.asides.Put(a)
 	if panicked {
 		panic(value)
 	}

@@ -40,6 +40,7 @@ const (
 	oneRequest
 	inputTokens
 	outputTokens
+	totalTokens
 )
 
 func newCounter(f func(usage.Usage) int64) counter {
@@ -54,6 +55,8 @@ func newCounter(f func(usage.Usage) int64) counter {
 		c.kind = inputTokens
 	case code(OutputTokens):
 		c.kind = outputTokens
+	case code(TotalTokens):
+		c.kind = totalTokens
 	}
 	return c
 }
@@ -67,6 +70,8 @@ func (c *counter) of(u *usage.Usage) int64 {
 		return max(0, u.Input)
 	case outputTokens:
 		return max(0, u.Output)
+	case totalTokens:
+		return max(0, u.Total())
 	}
 	return max(0, c.f(*u))
 }

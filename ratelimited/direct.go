@@ -16,7 +16,15 @@ type direct struct {
 	usage   usage.Usage   // the estimate that is held
 	granted time.Duration // when, after the gate's epoch
 	class   uint8
+	freed   atomic.Int64 // when FreeSlot was called, after the gate's epoch; 0: not yet
 	ended   atomic.Bool
+}
+
+// free notes when the slots were given back, once.
+func (d *direct) free(now time.Duration) {
+	if d != nil {
+		d.freed.CompareAndSwap(0, int64(max(now, 1)))
+	}
 }
 
 // end counts the end of the call, once.
@@ -24,7 +32,11 @@ func (d *direct) end(b bill) {
 	if d == nil || d.ended.Swap(true) {
 		return
 	}
-	b.held = d.gate.time() - d.granted
+	until := time.Duration(d.freed.Load())
+	if until == 0 {
+		until = d.gate.time()
+	}
+	b.held = until - d.granted
 	d.gate.tell(d.party, d.class, &d.usage, nil, &b)
 }
 

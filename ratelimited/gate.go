@@ -34,11 +34,13 @@ type Gate struct {
 	owner   []int     // per limit of the core: its dimension in the profile
 	count   []counter // per limit of the core
 	settle  []counter
+	foreign bool // functions of the caller's run after a call has read the clock
 	plain   bool // all that admission needs of a call is its flow and its costs
 	metrics *metrics
 	learner *learner
 	retries retry.Budget
 	settler settler
+	pools   pools
 
 	// Hints, read without mu.
 	line atomic.Bool // calls wait in line
@@ -51,16 +53,17 @@ type Gate struct {
 
 	mu sync.Mutex
 	// mu guards all that follows. It is never held while something waits.
-	core     *gate.Core
-	failures map[gate.ID]gate.Failure // of calls whose waiter has not woken yet
-	timer    *time.Timer
-	wake     time.Time     // when the timer fires; zero if it is not set
-	closed   bool          // Close was called: nothing is admitted any more
-	cut      bool          // a Close gave up waiting: nothing waits in line any more
-	drained  chan struct{} // closed once nothing runs or waits after Close
-	solo     int           // calls in a row that ended alone
-	scratch  []int64       // for the costs of a call that enters
-	alive    int           // calls in line or in flight, and those with open reservations
+	core         *gate.Core
+	failures     map[gate.ID]gate.Failure // of calls whose waiter has not woken yet
+	mostFailures int                      // that there were since the map was made
+	timer        *time.Timer
+	wake         time.Time     // when the timer fires; zero if it is not set
+	closed       bool          // Close was called: nothing is admitted any more
+	cut          bool          // a Close gave up waiting: nothing waits in line any more
+	drained      chan struct{} // closed once nothing runs or waits after Close
+	solo         int           // calls in a row that ended alone
+	scratch      []int64       // for the costs of a call that enters
+	alive        int           // calls in line or in flight, and those with open reservations
 }
 
 // Call is what a caller asks a [Gate] for. Empty labels are taken from the
@@ -122,6 +125,7 @@ func NewGate(cfg Config) (*Gate, error) {
 		}
 	}
 	g.settler.log = cfg.Logger
+	g.pools.init()
 	for i, cl := range cfg.Classes {
 		g.classes[cl.Name] = i
 	}
@@ -132,6 +136,10 @@ func NewGate(cfg Config) (*Gate, error) {
 		g.settler.failed = g.metrics.lost.Inc
 	}
 	g.plain = g.metrics == nil && cfg.FlowWeight == nil
+	g.foreign = cfg.FlowWeight != nil
+	for i := range g.count {
+		g.foreign = g.foreign || g.count[i].kind == byFunction
+	}
 	return g, nil
 }
 
@@ -193,7 +201,7 @@ func (g *Gate) start(ctx context.Context, call *Call) (Permit, bool) {
 	now := g.now()
 	g.lockOnly()
 	var p Permit
-	ok := !g.closed
+	ok := !g.closed && g.posted.Load() == nil // who posted was here before
 	if ok {
 		p.g = g
 		if p.id, ok = g.core.Start(now, 0, call.Flow, int32(max(call.Slots, 1)), n); ok {

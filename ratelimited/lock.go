@@ -57,7 +57,9 @@ func (g *Gate) unlock() {
 }
 
 // serve does what was posted, unless somebody else has mu: who has it looks
-// again after giving it back.
+// again after giving it back. TryLock may read the lock's state like any other
+// memory; the atomic load before it keeps that reading behind the post of the
+// caller.
 func (g *Gate) serve() {
 	for range serveRounds {
 		if g.posted.Load() == nil || !g.mu.TryLock() {

@@ -2,6 +2,7 @@ package ratelimited
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/headgate-go/headgate/budget"
@@ -182,6 +183,10 @@ func (c *modelCall[Req, Resp]) abandon() {
 	c.left, c.booked = left, b.booked || !b.customer.IsZero()
 	c.mu.Unlock()
 	defer func() {
+		if p := recover(); p != nil { // nobody above could meet it
+			c.m.gate.cfg.Logger.Error("ratelimited: a function of the profile panicked; the call is charged its estimate",
+				slog.String("gate", c.m.gate.Name()), slog.Any("panic", p))
+		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		left.paid = true

@@ -38,14 +38,15 @@ func (p Permit) End(actual usage.Usage) {
 	if p.g == nil {
 		return
 	}
-	p.direct.used(actual)
 	if actual.IsZero() {
+		p.direct.used(actual)
 		p.finish(nil, false)
 		return
 	}
 	var buf costs
 	n := buf.of(p.g)
-	p.g.settledCosts(n, &actual)
+	p.g.settledCosts(n, &actual) // it may panic: nothing has ended then
+	p.direct.used(actual)
 	p.finish(n, true)
 }
 
@@ -106,7 +107,9 @@ func (p Permit) FreeSlot() {
 	if p.g == nil {
 		return
 	}
-	now := p.g.now()
+	at := p.g.time()
+	p.direct.free(at)
+	now := p.g.epoch.Add(at)
 	p.g.lock()
 	defer p.g.unlock()
 	if p.g.core.FreeSlot(now, p.id) {
@@ -239,6 +242,7 @@ func (p Permit) progress(now time.Time, first, complete bool, costs []int64) {
 	g.poll(now)
 	if complete && costs != nil && g.core.Leave(p.id) {
 		g.gone() // nothing is held any more, even if the consumer never comes back
+		g.noteCompany()
 	}
 }
 

@@ -1,7 +1,9 @@
 package ratelimited
 
 import (
-	"sort"
+	"cmp"
+	"maps"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -60,7 +62,11 @@ func (l *learner) tallies() (hold tally, models []string, ratio map[string]*tall
 	ratio = make(map[string]*tally)
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	for _, p := range l.parties {
+	// In a fixed order, so that a sum of floats, rounded alike, never falls.
+	parties := slices.SortedFunc(maps.Values(l.parties), func(a, b *party) int {
+		return cmp.Or(cmp.Compare(a.model, b.model), cmp.Compare(a.agent, b.agent))
+	})
+	for _, p := range parties {
 		p.mu.Lock()
 		hold.add(&p.hold)
 		if p.ratio.counts != nil {
@@ -72,6 +78,5 @@ func (l *learner) tallies() (hold tally, models []string, ratio map[string]*tall
 		}
 		p.mu.Unlock()
 	}
-	sort.Strings(models)
 	return hold, models, ratio
 }

@@ -40,14 +40,24 @@ type arrival struct {
 	spare chan struct{}
 }
 
-var (
-	ends     = sync.Pool{New: func() any { return new(task) }}
-	arrivals = sync.Pool{New: func() any {
+// pools keep what posting needs for the next time. They are the gate's, because
+// the channels in them belong to where the gate is used: tests in virtual time
+// may not share them.
+type pools struct {
+	ends     sync.Pool // of *task
+	arrivals sync.Pool // of *arrival
+	asides   sync.Pool // of *aside
+}
+
+func (p *pools) init() {
+	p.ends.New = func() any { return new(task) }
+	p.arrivals.New = func() any {
 		a := &arrival{ready: make(chan struct{}, 1)}
 		a.arrival = a
 		return a
-	}}
-)
+	}
+	p.asides.New = func() any { return &aside{done: make(chan struct{}, 1)} }
+}
 
 // post leaves a task to whoever has mu, or does it.
 func (g *Gate) post(t *task) {
@@ -62,7 +72,7 @@ func (g *Gate) post(t *task) {
 
 // postEnd posts the end of a call; costs must be few.
 func (g *Gate) postEnd(at time.Duration, id gate.ID, costs []int64, success bool) {
-	t := ends.Get().(*task)
+	t := g.pools.ends.Get().(*task)
 	t.at, t.id, t.success, t.limits = at, id, success, held
 	if costs != nil {
 		t.limits = int8(copy(t.costs[:], costs))
@@ -72,7 +82,7 @@ func (g *Gate) postEnd(at time.Duration, id gate.ID, costs []int64, success bool
 
 // postArrival posts a call that gets in line; n must be few.
 func (g *Gate) postArrival(e *entry, n, raw []int64) *arrival {
-	a := arrivals.Get().(*arrival)
+	a := g.pools.arrivals.Get().(*arrival)
 	a.entry = *e
 	a.limits = int8(copy(a.costs[:], n))
 	a.corrected = raw != nil
@@ -105,7 +115,7 @@ func (g *Gate) drainAll() {
 			ended = t.at
 			g.finish(t)
 			t.id = gate.ID{}
-			ends.Put(t)
+			g.pools.ends.Put(t)
 		}
 		t = next
 	}
@@ -139,14 +149,16 @@ func (g *Gate) arrive(a *arrival) {
 	if a.corrected {
 		raw = a.raw[:a.limits]
 	}
-	if a.id, _, a.err = g.admit(&a.entry, a.costs[:a.limits], raw, a); !a.kept {
+	id, inLine, err := g.admit(&a.entry, a.costs[:a.limits], raw, a)
+	if inLine == nil {
+		a.id, a.err = id, err
 		a.ready <- struct{}{}
 	}
 }
 
 // answer tells what became of a posted call, once it was taken in; received is
 // whether its channel has said so.
-func (a *arrival) answer(received bool) (gate.ID, error) {
+func (g *Gate) answer(a *arrival, received bool) (gate.ID, error) {
 	id, err := a.id, a.err
 	switch {
 	case a.kept:
@@ -159,6 +171,6 @@ func (a *arrival) answer(received bool) (gate.ID, error) {
 	}
 	a.entry.flow, a.entry.request = "", ""
 	a.id, a.err = gate.ID{}, nil
-	arrivals.Put(a)
+	g.pools.arrivals.Put(a)
 	return id, err
 }

@@ -45,7 +45,7 @@ func (g *Gate) woken(ctx context.Context, p *place, received, open bool) error {
 		}
 		var err error
 		p.posted = nil
-		if p.id, err = a.answer(received); err != nil {
+		if p.id, err = g.answer(a, received); err != nil {
 			return err
 		}
 	}
@@ -78,7 +78,7 @@ func (g *Gate) giveUp(ctx context.Context, p *place) error {
 		}
 		slots, costs = g.core.Slots(p.id), g.costs(p.id)
 	}
-	delete(g.failures, p.id)
+	g.forget(p.id)
 	g.core.SetReady(p.id, nil)                     // the grant may be on its way
 	g.core.Settle(now, p.id, zeros[:len(g.owner)]) // granted meanwhile: it was not used
 	if g.core.End(now, p.id) {
@@ -88,6 +88,16 @@ func (g *Gate) giveUp(ctx context.Context, p *place) error {
 		err.Limit, err.Expected = g.forecast(now, dim, slots, costs)
 	}
 	return err
+}
+
+// forget drops what is known of the failure of a wait. A map keeps the room that
+// a burst has needed, so an empty one is made anew now and then. mu is held.
+func (g *Gate) forget(id gate.ID) {
+	before := len(g.failures)
+	delete(g.failures, id)
+	if g.mostFailures = max(g.mostFailures, before); g.mostFailures > longLine && len(g.failures) == 0 {
+		g.failures, g.mostFailures = make(map[gate.ID]gate.Failure), 0
+	}
 }
 
 var zeros [gate.MaxDims]int64
@@ -105,7 +115,7 @@ func (g *Gate) failed(ctx context.Context, p *place) error {
 	defer g.unlock()
 	now := g.now()
 	f, ok := g.failures[id]
-	delete(g.failures, id)
+	g.forget(id)
 	g.core.SetReady(id, nil) // it is closed
 	var err error
 	switch {

@@ -66,7 +66,7 @@ func (c *Core) when(now time.Time, ns int64, k *call) int64 {
 // must be ended with End.
 func (c *Core) Poll(now time.Time) (grants []ID, failed []Failure, next time.Time) {
 	ns := c.at(now)
-	c.grants, c.failed = c.grants[:0], c.failed[:0]
+	c.grants, c.failed = emptied(c.grants), emptied(c.failed)
 	c.wake(ns)
 	if c.waiting == 0 {
 		c.unfit = false
@@ -96,6 +96,14 @@ func (c *Core) Poll(now time.Time) (grants []ID, failed []Failure, next time.Tim
 		return c.grants, c.failed, time.Time{}
 	}
 	return c.grants, c.failed, c.time(at)
+}
+
+// emptied is a list to be filled again, or a new one if a burst has made it large.
+func emptied[T any](list []T) []T {
+	if cap(list) > maxFree {
+		return nil
+	}
+	return list[:0]
 }
 
 // expire handles the timers that are due: a backoff that is over goes back into
