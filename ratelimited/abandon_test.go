@@ -1,9 +1,12 @@
 package ratelimited_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"iter"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -268,6 +271,36 @@ func TestNothingStaysWithTheCallersContext(t *testing.T) {
 		if ctx.now.Load() != 0 || ctx.ever.Load() == 0 {
 			t.Errorf("%d of %d calls still wait for the context's end, want none of some", ctx.now.Load(), ctx.ever.Load())
 		}
+		mustBeIdle(t, g)
+	})
+}
+
+// The end of a context ends a call that its consumer has forgotten, on a
+// goroutine where nobody could meet a panic of the profile's functions.
+func TestAPanicWhileAForgottenCallIsEndedIsLoggedAndLosesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		profile := window(1000)
+		boom := false
+		profile.Dimensions[0].Settle = func(u usage.Usage) int64 {
+			if boom {
+				panic("settle")
+			}
+			return u.Input
+		}
+		var log bytes.Buffer
+		g := newGate(t, ratelimited.Config{Slots: 1, Headroom: 1, Profile: profile, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		llm := wrap(t, answers(0, part("a"), final(3, 3)), g)
+		ctx, cancel := context.WithCancel(t.Context())
+		next, stop := iter.Pull2(llm.GenerateContent(ctx, hello(), true))
+		next()
+		boom = true
+		cancel()
+		synctest.Wait()
+		if !strings.Contains(log.String(), "panicked") {
+			t.Errorf("nothing was logged: %q", log.String())
+		}
+		boom = false
+		stop()
 		mustBeIdle(t, g)
 	})
 }

@@ -183,3 +183,22 @@ func TestMetricsOfPermitsThatAProgramHolds(t *testing.T) {
 		}
 	})
 }
+
+func TestHoldTimeOfAPermitEndsWhereItsSlotIsFreed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := prometheus.NewRegistry()
+		g := newGate(t, ratelimited.Config{Slots: 1, Registerer: r})
+		p, err := g.Acquire(t.Context(), ratelimited.Call{Usage: input(1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		p.FreeSlot()
+		time.Sleep(time.Minute)
+		p.FreeSlot()
+		p.End(input(1))
+		if held := gather(t, r)["slot_hold_seconds{} sum"]; held != 1 {
+			t.Errorf("it held its slot for 1 s, the metric says %v", held)
+		}
+	})
+}

@@ -288,3 +288,28 @@ func TestSeriesDoNotGrowWithUsers(t *testing.T) {
 		mustBeIdle(t, g)
 	})
 }
+
+// A sum that falls looks like a restarted program to who reads it.
+func TestSumsOfHistogramsNeverFall(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := prometheus.NewRegistry()
+		g := newGate(t, ratelimited.Config{Slots: 10, Registerer: r})
+		for i := range 9 {
+			ctx := ratelimited.WithAgent(t.Context(), fmt.Sprint(i))
+			for _, latency := range []time.Duration{time.Duration(100_000_000*(1+3*i) + 777*i*i*i), 1_234_567} {
+				if err := call(ctx, wrap(t, answers(latency, final(3, int32(2+i))), g), hello()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		first := gather(t, r)
+		for range 50 {
+			again := gather(t, r)
+			for _, name := range []string{"slot_hold_seconds{} sum", "estimate_ratio{model=fake} sum"} {
+				if first[name] == 0 || again[name] != first[name] {
+					t.Fatalf("%s was %v and is %v, with no call in between", name, first[name], again[name])
+				}
+			}
+		}
+	})
+}

@@ -225,3 +225,36 @@ func TestNestedFanOutFinishesAtAnyWidth(t *testing.T) {
 		})
 	}
 }
+
+// A function of the configuration that asks somebody else takes the time of its
+// own call only.
+func TestSlowFunctionOfTheConfigDelaysNobodyElse(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := newGate(t, ratelimited.Config{Slots: 1, FlowWeight: func(_, flow string) float64 {
+			if flow == "slow" {
+				time.Sleep(2 * time.Second)
+			}
+			return 1
+		}})
+		p, err := g.Acquire(t.Context(), ratelimited.Call{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits := func(flow string, most, want time.Duration) {
+			start := time.Now()
+			_, err := g.Acquire(ratelimited.WithMaxWait(t.Context(), most), ratelimited.Call{Flow: flow})
+			if d := time.Since(start); d != want || !errors.Is(err, ratelimited.ErrWait) {
+				t.Errorf("flow %s, which waits for %v, failed after %v with %v", flow, most, d, err)
+			}
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { waits("slow", 10*time.Second, 12*time.Second) })
+		time.Sleep(1999 * time.Millisecond)
+		g.Stats()
+		time.Sleep(501 * time.Millisecond)
+		wg.Go(func() { waits("b", 8*time.Second, 8*time.Second) })
+		wg.Wait()
+		p.Release()
+		mustBeIdle(t, g)
+	})
+}

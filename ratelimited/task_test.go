@@ -3,11 +3,10 @@ package ratelimited_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"runtime"
-	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate-go/headgate/ratelimited"
@@ -210,48 +209,45 @@ func TestServingOthersEnds(t *testing.T) {
 	mustHoldNothing(t, g)
 }
 
-// Many goroutines on few slots, with contexts that end at any moment: every slot
-// and every unit comes back, whoever did the work under the lock.
-func TestContentionLosesNothing(t *testing.T) {
+// Where a call can pass those that wait, one that was posted may be granted while
+// it gets in line.
+func TestAPostedCallMayBeGrantedWhereItGetsInLine(t *testing.T) {
 	t.Parallel()
-	g := newGate(t, ratelimited.Config{Slots: 3, Headroom: 1, Profile: window(1 << 40), MaxWaiting: 40})
-	var spent [64]int64
-	var wg sync.WaitGroup
-	for i := range spent {
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(i), 7))
-			for range 300 {
-				ctx, cancel := context.WithCancel(context.Background())
-				if rng.IntN(3) == 0 {
-					go cancel()
-				}
-				p, err := g.Acquire(ctx, ratelimited.Call{Flow: string(rune('a' + i%5)), Usage: input(10)})
-				if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ratelimited.ErrLineFull) {
-					t.Error(err)
-				}
-				if err == nil {
-					if rng.IntN(2) == 0 {
-						runtime.Gosched()
-					}
-					switch n := rng.Int64N(20); {
-					case n == 0:
-						p.Release()
-					default:
-						p.End(input(n))
-						spent[i] += n
-					}
-				}
-				cancel()
+	g := newGate(t, ratelimited.Config{Slots: 9, PerFlow: ratelimited.Ceiling{Slots: 1}})
+	for range 50 {
+		release := g.Hold()
+		done := acquireBehind(t, g, 1, t.Context(), ratelimited.Call{Flow: "a"})
+		runtime.Gosched()
+		release()
+		a := <-done
+		if a.err != nil {
+			t.Fatal(a.err)
+		}
+		a.permit.End(input(1))
+		mustHoldNothing(t, g)
+	}
+}
+
+// A gate's channels stay in its own bubble of virtual time: programs test with
+// several, one after the other.
+func TestBubblesShareNothing(t *testing.T) {
+	for range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate(t, ratelimited.Config{Slots: 1})
+			p, err := g.Acquire(t.Context(), ratelimited.Call{})
+			if err != nil {
+				t.Fatal(err)
 			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			for range 600 { // enough to get in line aside
+				wg.Go(func() { _, _ = g.Acquire(ctx, ratelimited.Call{}) })
+			}
+			synctest.Wait()
+			cancel()
+			wg.Wait()
+			p.Release()
+			mustBeIdle(t, g)
 		})
 	}
-	wg.Wait()
-	sum := int64(0)
-	for n := range slices.Values(spent[:]) {
-		sum += n
-	}
-	if n := booked(t, g, "tokens"); n != sum {
-		t.Errorf("%d tokens on the books, %d were spent", n, sum)
-	}
-	mustHoldNothing(t, g)
 }
