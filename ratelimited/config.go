@@ -249,12 +249,12 @@ func (c Config) core() (*gate.Core, []int, error) {
 	}
 	var owner []int
 	for i, d := range c.Profile.Dimensions {
-		list, err := d.limiters()
+		list, part, err := d.limiters()
 		if err != nil {
 			return nil, nil, fmt.Errorf("ratelimited: Profile.Dimensions[%d] (dimension %q): %w", i, d.Name, err)
 		}
-		for _, l := range list {
-			cfg.Dims = append(cfg.Dims, gate.Dim{Limiter: l, Window: d.window(), Headroom: c.Headroom})
+		for j, l := range list {
+			cfg.Dims = append(cfg.Dims, gate.Dim{Limiter: l, Window: d.window(), Headroom: c.Headroom * part[j]})
 			owner = append(owner, i)
 		}
 	}

@@ -2,6 +2,7 @@ package ratelimited_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -187,29 +188,43 @@ func TestLimitChangesWhileCallsWait(t *testing.T) {
 	})
 }
 
-// A limit that is checked in short bursts besides its window admits no more than
-// a burst at once.
+// Where the provider checks a limit in short bursts besides its window, no burst
+// holds more than its part, from the first one on, and little of it is lost.
 func TestBurstBindsBesidesTheWindow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		g := newGate(t, ratelimited.Config{Slots: 1000, Headroom: 1, Profile: ratelimited.Profile{Dimensions: []ratelimited.Dimension{
 			{Name: "requests", Limit: 600, Burst: time.Second, Count: ratelimited.OneRequest},
 		}}})
-		if n := len(g.Stats().Dimensions); n != 1 || level(t, g, "requests") != 10 {
-			t.Errorf("%d dimensions, level %d; want one with the smaller level of 10", n, level(t, g, "requests"))
+		const calls = 120
+		start := time.Now()
+		granted := make(chan time.Duration, calls)
+		var wg sync.WaitGroup
+		for range calls {
+			wg.Go(func() {
+				p, err := g.Acquire(t.Context(), ratelimited.Call{})
+				if err != nil {
+					t.Error(err)
+				}
+				granted <- time.Since(start)
+				p.End(input(1))
+			})
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		admitted, release, errs := line(t, ctx, g, 30, ratelimited.Call{})
-		if n := admitted(); n != 10 {
-			t.Errorf("%d calls at once, want 10", n)
+		wg.Wait()
+		close(granted)
+		times := slices.Sorted(func(yield func(time.Duration) bool) {
+			for d := range granted {
+				if !yield(d) {
+					return
+				}
+			}
+		})
+		for i := 10; i < calls; i++ {
+			if in := times[i] - times[i-10]; in < time.Second {
+				t.Fatalf("11 calls within %v, from %v on", in, times[i-10])
+			}
 		}
-		time.Sleep(time.Second)
-		if n := admitted(); n != 20 {
-			t.Errorf("%d calls after a second, want 20", n)
-		}
-		cancel()
-		release(20)
-		for range 30 {
-			<-errs
+		if last := times[calls-1]; last > calls*100*time.Millisecond*100/95 {
+			t.Errorf("the last of %d calls started after %v; at 95 %% of the rate it is %v", calls, last, calls*100*time.Millisecond*100/95)
 		}
 		mustBeIdle(t, g)
 	})

@@ -37,7 +37,9 @@ type Profile struct {
 type Dimension struct {
 	// Burst is the time over which the provider checks the limit besides its
 	// window: a limit of 600 a minute that is checked per second (Burst =
-	// time.Second) admits 10 in any second. 0 is no such check.
+	// time.Second) is at most 10 in any second. Calls are then paced, at 95 % of
+	// the rate, with the remaining twentieth of a burst or one call at a time. 0
+	// is no such check.
 	Burst time.Duration
 	// Cell is the grain in which a sliding window is mirrored. Defaults to
 	// Window/60.
@@ -92,35 +94,39 @@ func (d Dimension) window() time.Duration {
 	return d.Window
 }
 
+// paceGuard is the part of a burst that a pace keeps back. In any time of a
+// burst's length no more than the pace's rate over it passes and what the bucket
+// holds, so that the two must be one burst together. A call that is larger than
+// what the bucket holds waits until it is full, and goes into debt: then the
+// pace has one call at a time, and one that is no larger than the guard, or one
+// of many of the same size, keeps within the burst.
+const paceGuard = 1.0 / 20
+
 // limiters are what mirrors the dimension: its window and, where the limit is
-// checked in bursts, a bucket that holds one burst.
-func (d Dimension) limiters() ([]budget.Limiter, error) {
-	var list []budget.Limiter
+// checked in bursts, a bucket that paces. Of the rate of each, part is used.
+func (d Dimension) limiters() (list []budget.Limiter, part []float64, err error) {
 	if d.Shape == Bucket {
 		b, err := budget.NewTokenBudget(budget.TokenBudgetConfig{Limit: d.Limit, Window: d.window()})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		list = append(list, b)
+		list, part = append(list, b), append(part, 1)
 	} else {
 		w, err := budget.NewWindowBudget(budget.WindowBudgetConfig{Limit: d.Limit, Window: d.window(), Cell: d.Cell})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		list = append(list, w)
+		list, part = append(list, w), append(part, 1)
 	}
 	if d.Burst > 0 {
-		burst := d.Limit
-		if part := float64(d.Burst) / float64(d.window()); part < 1 {
-			burst = int64(float64(d.Limit) * part)
-		}
-		b, err := budget.NewTokenBudget(budget.TokenBudgetConfig{Limit: d.Limit, Window: d.window(), Burst: max(burst, 1)})
+		held := paceGuard * float64(d.Limit) * min(1, float64(d.Burst)/float64(d.window()))
+		b, err := budget.NewTokenBudget(budget.TokenBudgetConfig{Limit: d.Limit, Window: d.window(), Burst: max(int64(held), 1)})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		list = append(list, b)
+		list, part = append(list, b), append(part, 1-paceGuard)
 	}
-	return list, nil
+	return list, part, nil
 }
 
 // Quota holds the published numbers of a Google project for one model. 0 means
