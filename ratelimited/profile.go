@@ -37,8 +37,8 @@ type Profile struct {
 type Dimension struct {
 	// Burst is the time over which the provider checks the limit besides its
 	// window: a limit of 600 a minute that is checked per second (Burst =
-	// time.Second) is at most 10 in any second. Calls are then paced, at 95 % of
-	// the rate, with the remaining twentieth of a burst or one call at a time. 0
+	// time.Second) is at most 10 in any second. Calls are then paced, at 96 % of
+	// the rate, with the remaining part of a burst or one call at a time. 0
 	// is no such check.
 	Burst time.Duration
 	// Cell is the grain in which a sliding window is mirrored. Defaults to
@@ -100,7 +100,7 @@ func (d Dimension) window() time.Duration {
 // what the bucket holds waits until it is full, and goes into debt: then the
 // pace has one call at a time, and one that is no larger than the guard, or one
 // of many of the same size, keeps within the burst.
-const paceGuard = 1.0 / 20
+const paceGuard = 1.0 / 25
 
 // limiters are what mirrors the dimension: its window and, where the limit is
 // checked in bursts, a bucket that paces. Of the rate of each, part is used.
