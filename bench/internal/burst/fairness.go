@@ -191,7 +191,9 @@ func both(a, b []stretch) (overlap []stretch) {
 
 // gapOf is the largest difference within a stretch: of the running difference,
 // between its highest and its lowest point. Calls that are let in at one instant
-// have no order.
+// have no order. So at the end of the stretch, where one of the flows gets its
+// last calls, what the other one gets at that instant may have come after them,
+// and counts only as far as it makes the difference smaller.
 func gapOf(a, b *flow, s stretch) float64 {
 	all := slices.Clone(a.in(s))
 	for _, x := range b.in(s) {
@@ -199,26 +201,61 @@ func gapOf(a, b *flow, s stretch) float64 {
 	}
 	slices.SortStableFunc(all, func(x, y served) int { return cmp.Compare(x.at, y.at) })
 	var d, low, high float64
+	var gained, lost float64 // by a and by b, at the end
 	for i, x := range all {
+		switch {
+		case x.at == s.to && x.cost > 0:
+			gained += x.cost
+			continue
+		case x.at == s.to:
+			lost -= x.cost
+			continue
+		}
 		d += x.cost
 		if i+1 == len(all) || all[i+1].at > x.at {
 			low, high = min(low, d), max(high, d)
 		}
 	}
-	return high - low
+	var then float64
+	switch last, other := a.endsAt(s.to), b.endsAt(s.to); {
+	case last && !other:
+		then = max(d+gained-lost, min(d+gained, high))
+	case other && !last:
+		then = min(d+gained-lost, max(d-lost, low))
+	default:
+		return high - low // both have got their last calls
+	}
+	return max(high, then) - min(low, then)
+}
+
+// endsAt reports whether the flow ceases to wait at that instant.
+func (f *flow) endsAt(t time.Duration) bool {
+	return slices.ContainsFunc(f.backlog, func(b stretch) bool { return b.to == t })
 }
 
 // gapBound is what start-time fair queueing keeps the gap within: the largest
 // cost of a call of each of the two flows (P. Goyal, H. Vin, H. Cheng,
 // "Start-time Fair Queuing", SIGCOMM 1996), once more that cost, which is the
 // credit that a flow may bring along when it comes back, and for each slot the
-// largest error of an estimate, until it is corrected at the end of the call.
+// largest error of an estimate, until it is corrected at the end of the call. How
+// long a call will hold its slot is estimated, too: by a moving average that
+// begins at firstHold, and so lies between that and the longest hold.
 func (m *measure) gapBound() float64 {
+	shortest, longest := firstHold, firstHold
+	for _, r := range m.log.records {
+		shortest, longest = min(shortest, r.call.holds()), max(longest, r.call.holds())
+	}
 	var largest, wrong float64
 	for _, r := range m.log.records {
 		cost := m.cost(r.call.tokens, r.call.holds())
 		largest = max(largest, cost)
-		wrong = max(wrong, math.Abs(cost-m.cost(r.call.estimate, r.call.holds())))
+		for _, hold := range []time.Duration{shortest, longest} {
+			wrong = max(wrong, math.Abs(cost-m.cost(r.call.estimate, hold)))
+		}
 	}
 	return 3*largest + float64(m.shape.Slots)*wrong
 }
+
+// firstHold is how long the gate takes a call to hold its slot before any has
+// ended.
+const firstHold = time.Second

@@ -133,6 +133,18 @@ func TestTheGapIsTheLargestDifferenceWhileBothWait(t *testing.T) {
 		// From its last call on, a does not wait: what b gets then is no gap.
 		{"one of them has nothing left", order("babbbbbb"), 1},
 		{"alone", order("aaaa"), 0},
+		// The others of that instant may have come after it.
+		{"several at the instant of one's last call", []made{
+			{flow: "b", tokens: 100, asked: 0, sent: 0.5, end: 9}, {flow: "a", tokens: 100, asked: 0, sent: 1, end: 9},
+			{flow: "b", tokens: 100, asked: 0, sent: 1, end: 9}, {flow: "b", tokens: 100, asked: 0, sent: 1, end: 9},
+			{flow: "b", tokens: 100, asked: 0, sent: 1, end: 9}, {flow: "b", tokens: 100, asked: 0, sent: 1, end: 9},
+			{flow: "b", tokens: 100, asked: 0, sent: 5, end: 9},
+		}, 1},
+		{"but not the ones before", []made{
+			{flow: "b", tokens: 100, asked: 0, sent: 0.5, end: 9}, {flow: "b", tokens: 100, asked: 0, sent: 0.7, end: 9},
+			{flow: "b", tokens: 100, asked: 0, sent: 0.8, end: 9}, {flow: "a", tokens: 100, asked: 0, sent: 1, end: 9},
+			{flow: "b", tokens: 100, asked: 0, sent: 1, end: 9}, {flow: "b", tokens: 100, asked: 0, sent: 5, end: 9},
+		}, 3},
 		// Who comes first is served at once, before anybody waits.
 		{"what is let in before anybody waits", append([]made{
 			{flow: "a", tokens: 900, asked: 0, sent: 0, end: 9},
