@@ -19,12 +19,11 @@ import (
 type metrics struct {
 	gate *Gate
 
-	wait      *prometheus.HistogramVec // class, agent
-	refusals  *prometheus.CounterVec   // class, reason
-	attempts  *prometheus.CounterVec   // model, class, outcome
-	throttles *prometheus.CounterVec   // class, agent
-	reserved  *prometheus.CounterVec   // model
-	spent     *prometheus.CounterVec   // model, basis
+	refusals  *prometheus.CounterVec // class, reason
+	attempts  *prometheus.CounterVec // model, class, outcome
+	throttles *prometheus.CounterVec // class, agent
+	reserved  *prometheus.CounterVec // model
+	spent     *prometheus.CounterVec // model, basis
 	oddities  *prometheus.CounterVec
 	lost      prometheus.Counter
 }
@@ -34,8 +33,8 @@ type metrics struct {
 // first needed: a series that counts nothing is not made.
 type partyMetrics struct {
 	once    sync.Once
-	waits   []atomic.Pointer[prometheus.Observer] // per class
-	served  []atomic.Pointer[prometheus.Counter]  // per class
+	waits   []waits                              // per class
+	served  []atomic.Pointer[prometheus.Counter] // per class
 	settles atomic.Pointer[settleMetrics]
 }
 
@@ -47,7 +46,7 @@ type settleMetrics struct {
 func (m *metrics) of(p *party) *partyMetrics {
 	p.metrics.once.Do(func() {
 		n := len(m.gate.cfg.Classes)
-		p.metrics.waits = make([]atomic.Pointer[prometheus.Observer], n)
+		p.metrics.waits = make([]waits, n)
 		p.metrics.served = make([]atomic.Pointer[prometheus.Counter], n)
 	})
 	return &p.metrics
@@ -68,11 +67,7 @@ func newMetrics(g *Gate) (*metrics, error) {
 		return prometheus.NewCounterVec(prometheus.CounterOpts(opts(name, help)), labels)
 	}
 	m := &metrics{
-		gate: g,
-		wait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "headgate", Name: "acquire_seconds", Help: "Time from asking for a permit to its grant.",
-			ConstLabels: constant, Buckets: waitBuckets,
-		}, []string{"class", "agent"}),
+		gate:      g,
 		refusals:  counter("refusals_total", "Calls that were not admitted, by reason.", "class", "reason"),
 		attempts:  counter("attempts_total", "Attempts to send a call, by outcome.", "model", "class", "outcome"),
 		throttles: counter("throttles_total", "Refusals of the provider for the moment (429).", "class", "agent"),
@@ -81,7 +76,7 @@ func newMetrics(g *Gate) (*metrics, error) {
 		oddities:  counter("usage_oddities_total", "Usage reports that did not add up; the larger reading was taken.", "kind"),
 		lost:      prometheus.NewCounter(prometheus.CounterOpts(opts("settlements_lost_total", "Reservations that could not be settled and lapse by themselves."))),
 	}
-	all := []prometheus.Collector{m.wait, m.refusals, m.attempts, m.throttles, m.reserved, m.spent, m.oddities, m.lost, newLevels(g, constant)}
+	all := []prometheus.Collector{m.refusals, m.attempts, m.throttles, m.reserved, m.spent, m.oddities, m.lost, newLevels(m, constant)}
 	for i, c := range all {
 		if err := g.cfg.Registerer.Register(c); err != nil {
 			for _, c := range all[:i] {
@@ -99,14 +94,14 @@ func (m *metrics) admitted(p *party, class uint8, waited time.Duration) {
 	if m == nil {
 		return
 	}
-	at := &m.of(p).waits[class]
-	wait := at.Load()
-	if wait == nil {
-		o := m.wait.WithLabelValues(m.class(class), p.agent)
-		wait = &o
-		at.Store(wait)
+	w := &m.of(p).waits[class]
+	if waited <= 0 { // most calls
+		w.none.Add(1)
+		return
 	}
-	(*wait).Observe(waited.Seconds())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w.some.observe(waitBuckets, waited.Seconds())
 }
 
 func (m *metrics) refused(class uint8, err error) {
@@ -215,19 +210,22 @@ func (m *metrics) corrected(p *party, from, to usage.Usage) {
 // levels reads what a scrape needs from the gate, so that the path of a call
 // does not keep gauges.
 type levels struct {
-	gate *Gate
+	gate    *Gate
+	metrics *metrics
 
-	hold, ratio                    *prometheus.Desc
+	wait, hold, ratio              *prometheus.Desc
 	slots, inUse, waiting, running *prometheus.Desc
 	level, limit, share, closed    *prometheus.Desc
 }
 
-func newLevels(g *Gate, constant prometheus.Labels) *levels {
+func newLevels(m *metrics, constant prometheus.Labels) *levels {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("headgate_"+name, help, labels, constant)
 	}
 	return &levels{
-		gate:    g,
+		gate:    m.gate,
+		metrics: m,
+		wait:    desc("acquire_seconds", "Time from asking for a permit to its grant.", "class", "agent"),
 		hold:    desc("slot_hold_seconds", "Time that a call held its slots."),
 		ratio:   desc("estimate_ratio", "Reported tokens divided by estimated ones; above 1 the estimate was too low.", "model"),
 		slots:   desc("slots_limit", "Slots in force."),
@@ -242,7 +240,7 @@ func newLevels(g *Gate, constant prometheus.Labels) *levels {
 }
 
 func (l *levels) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{l.hold, l.ratio, l.slots, l.inUse, l.waiting, l.running, l.level, l.limit, l.share, l.closed} {
+	for _, d := range []*prometheus.Desc{l.wait, l.hold, l.ratio, l.slots, l.inUse, l.waiting, l.running, l.level, l.limit, l.share, l.closed} {
 		ch <- d
 	}
 }
@@ -264,9 +262,12 @@ func (l *levels) Collect(ch chan<- prometheus.Metric) {
 		gauge(l.share, d.Share, d.Name)
 		ch <- prometheus.MustNewConstMetric(l.closed, prometheus.CounterValue, d.Closed.Seconds(), d.Name)
 	}
-	hold, models, ratios := l.gate.learner.tallies()
-	ch <- hold.metric(l.hold, waitBuckets)
-	for _, model := range models {
-		ch <- ratios[model].metric(l.ratio, ratioBuckets, model)
+	all := l.metrics.tallies()
+	ch <- all.hold.metric(l.hold, waitBuckets)
+	for model, t := range all.ratio {
+		ch <- t.metric(l.ratio, ratioBuckets, model)
+	}
+	for at, t := range all.wait {
+		ch <- t.metric(l.wait, waitBuckets, l.gate.cfg.Classes[at.class].Name, at.agent)
 	}
 }

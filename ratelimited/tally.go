@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -57,26 +58,63 @@ func (t *tally) metric(desc *prometheus.Desc, bounds []float64, labels ...string
 	return prometheus.MustNewConstHistogram(desc, total, t.sum, upTo, labels...)
 }
 
-// tallies are what the parties of a gate have counted together.
-func (l *learner) tallies() (hold tally, models []string, ratio map[string]*tally) {
-	ratio = make(map[string]*tally)
+// waits are the times to a permit of a party's calls of one class.
+type waits struct {
+	none atomic.Uint64 // calls that did not wait
+	some tally         // of the others; the party's mu guards it
+}
+
+// tally is that of all calls.
+func (w *waits) tally() *tally {
+	t := tally{counts: make([]uint64, len(waitBuckets)+1)}
+	t.counts[0] = w.none.Load()
+	t.add(&w.some)
+	return &t
+}
+
+// tallies are what the parties of a gate have counted, by label.
+type tallies struct {
+	hold  tally
+	ratio map[string]*tally // by model
+	wait  map[waitKey]*tally
+}
+
+type waitKey struct {
+	class int
+	agent string
+}
+
+// of is the tally of a key, which is made if there is none.
+func of[K comparable](m map[K]*tally, key K) *tally {
+	if m[key] == nil {
+		m[key] = &tally{}
+	}
+	return m[key]
+}
+
+// tallies adds up what the parties have counted, in a fixed order, so that a sum
+// of floats, rounded alike, never falls.
+func (m *metrics) tallies() *tallies {
+	all := &tallies{ratio: make(map[string]*tally), wait: make(map[waitKey]*tally)}
+	l := m.gate.learner
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	// In a fixed order, so that a sum of floats, rounded alike, never falls.
 	parties := slices.SortedFunc(maps.Values(l.parties), func(a, b *party) int {
 		return cmp.Or(cmp.Compare(a.model, b.model), cmp.Compare(a.agent, b.agent))
 	})
 	for _, p := range parties {
+		classes := m.of(p).waits
 		p.mu.Lock()
-		hold.add(&p.hold)
+		all.hold.add(&p.hold)
 		if p.ratio.counts != nil {
-			if ratio[p.model] == nil {
-				ratio[p.model] = &tally{}
-				models = append(models, p.model)
+			of(all.ratio, p.model).add(&p.ratio)
+		}
+		for class := range classes {
+			if w := &classes[class]; w.none.Load() > 0 || w.some.counts != nil {
+				of(all.wait, waitKey{class, p.agent}).add(w.tally())
 			}
-			ratio[p.model].add(&p.ratio)
 		}
 		p.mu.Unlock()
 	}
-	return hold, models, ratio
+	return all
 }
