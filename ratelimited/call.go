@@ -22,8 +22,8 @@ import (
 // the lock and acts after it: the model, the meter, the budgets and the
 // functions of the profile are other people's code.
 //
-// Every call makes one record of this, so what only few calls need is made
-// apart.
+// Every call needs one record of this, so what only few calls need is made apart,
+// and a record that nobody else has come to know is used again; see renew.
 type modelCall[Req, Resp any] struct {
 	m      *RateLimitedModel[Req, Resp]
 	ctx    context.Context
@@ -36,7 +36,8 @@ type modelCall[Req, Resp any] struct {
 	shared   bool  // another goroutine knows the call: mu must be held
 	stopped  bool  // the consumer wants no more
 	returned bool  // the model's sequence has come to its end
-	finished int32 // the last attempt that is to yield no more
+	finished int32 // the last attempt that is to yield no more, of this call or one before
+	earlier  int32 // the attempts of the calls that had the record before
 	request        // with the estimate that is held
 	party    *party
 	id       gate.ID     // of the permit
@@ -47,15 +48,15 @@ type modelCall[Req, Resp any] struct {
 	mu sync.Mutex // see lock
 	// mu guards all that follows. The consumer's goroutine alone changes what is
 	// not marked otherwise, and may read that without the lock.
-	phase    phase    // changed by whoever ends the call
-	answered Progress // More until an item completed the answer
-	settled  bool     // the call was, when the answer was complete
-	booked   bool     // the reservations were, too
-	entered  bool     // the gate counts the reservations as open; changed by whoever closes them
-	refused  bool     // the provider refused the last attempt, before an item
-	sent     bool     // an attempt was begun and its end is not known to be "not sent"
-	outcome  outcome  // of the attempt, where an error has told it
-	attempts int32
+	phase    phase         // changed by whoever ends the call
+	answered Progress      // More until an item completed the answer
+	settled  bool          // the call was, when the answer was complete
+	booked   bool          // the reservations were, too
+	entered  bool          // the gate counts the reservations as open; changed by whoever closes them
+	refused  bool          // the provider refused the last attempt, before an item
+	sent     bool          // an attempt was begun and its end is not known to be "not sent"
+	outcome  outcome       // of the attempt, where an error has told it
+	attempts int32         // with earlier ones
 	items    int32         // that the model has answered
 	started  time.Duration // when the permit was granted, after the gate's epoch
 	heldFor  time.Duration // how long the slot was held, once the answer is complete
@@ -91,6 +92,13 @@ func (c *modelCall[Req, Resp]) unlock() {
 	if c.shared {
 		c.mu.Unlock()
 	}
+}
+
+// renew makes the record ready for another call. The numbers of attempts go on,
+// so that a model that has kept what it was to yield to, and calls it when the
+// call is over, is told to stop as before.
+func (c *modelCall[Req, Resp]) renew() {
+	*c = modelCall[Req, Resp]{m: c.m, earlier: c.attempts, attempts: c.attempts, finished: c.attempts}
 }
 
 func (c *modelCall[Req, Resp]) permit() Permit { return Permit{g: c.m.gate, id: c.id} }
@@ -381,7 +389,7 @@ func (c *modelCall[Req, Resp]) learnRefusal(v retry.Verdict) {
 		log.LogAttrs(c.ctx, slog.LevelDebug, "ratelimited: the provider did not serve a call",
 			slog.String("gate", g.Name()), slog.String("model", c.party.model), slog.String("class", c.Class),
 			slog.String("agent", c.Agent), slog.String("flow", c.Flow), slog.String("request", c.Request),
-			slog.Int("attempt", int(c.attempts)), slog.String("verdict", v.Class.String()),
+			slog.Int("attempt", int(c.attempts-c.earlier)), slog.String("verdict", v.Class.String()),
 			slog.String("limits", v.Resources.String()), slog.Bool("per_day", v.PerDay), slog.Duration("hint", v.Hint))
 	}
 }
@@ -394,7 +402,7 @@ func (c *modelCall[Req, Resp]) again(v retry.Verdict) (time.Duration, bool) {
 	if !c.m.retries {
 		return 0, false
 	}
-	delay, ok := g.cfg.Retry.Delay(v, int(c.attempts))
+	delay, ok := g.cfg.Retry.Delay(v, int(c.attempts-c.earlier))
 	if !ok {
 		return 0, false
 	}

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"log/slog"
 	"reflect"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -51,6 +52,7 @@ type RateLimitedModel[Req, Resp any] struct {
 	retries bool // false if an inner wrapper retries already
 	isNil   func(Resp) bool
 	last    atomic.Pointer[party] // of the last call, which most others have in common
+	calls   sync.Pool             // of *modelCall[Req, Resp]
 }
 
 // Option changes how a model is wrapped.
@@ -204,10 +206,21 @@ func (m *RateLimitedModel[Req, Resp]) Gate() *Gate { return m.gate }
 // sent then.
 func (m *RateLimitedModel[Req, Resp]) GenerateContent(ctx context.Context, req Req, stream bool) iter.Seq2[Resp, error] {
 	return func(yield func(Resp, error) bool) {
-		c := &modelCall[Req, Resp]{m: m, ctx: ctx, stream: stream, yield: yield}
+		c, ok := m.calls.Get().(*modelCall[Req, Resp])
+		if !ok {
+			c = &modelCall[Req, Resp]{m: m}
+		}
+		c.ctx, c.stream, c.yield = ctx, stream, yield
 		c.run(req)
+		if !c.shared && c.attempts < maxAttempts {
+			c.renew()
+			m.calls.Put(c)
+		}
 	}
 }
+
+// maxAttempts is how many attempts a record counts before it is used no more.
+const maxAttempts = 1 << 30
 
 // party is the party of a call with the given agent label.
 func (m *RateLimitedModel[Req, Resp]) party(model, agent string) *party {

@@ -220,3 +220,32 @@ func TestErrorsPassUntouched(t *testing.T) {
 		})
 	}
 }
+
+// A model that keeps what it was to yield to, and calls it when the call is over,
+// is told to stop, and does nothing to the calls after it.
+func TestYieldingIntoACallThatIsOverDoesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := newGate(t, ratelimited.Config{Slots: 1, Headroom: 1, Profile: window(1000)})
+		var kept yields
+		llm := wrap(t, &fakeLLM{play: func(_ context.Context, _ int, yield yields) {
+			if kept != nil && kept(final(900, 900), nil) {
+				t.Error("a call that is over took an item")
+			}
+			yield(final(3, 4), nil)
+			kept = yield
+		}}, g)
+		for i := range 10 {
+			items, err := collect(llm.GenerateContent(t.Context(), hello(), true))
+			if err != nil || len(items) != 1 {
+				t.Fatalf("call %d: %d items, %v", i, len(items), err)
+			}
+		}
+		if kept(final(900, 900), nil) {
+			t.Error("a call that is over took an item")
+		}
+		if n := booked(t, g, "tokens"); n != 30 {
+			t.Errorf("%d tokens on the books, want 3 for each call", n)
+		}
+		mustBeIdle(t, g)
+	})
+}
