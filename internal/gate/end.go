@@ -196,8 +196,12 @@ func (c *Core) FinishLast(id ID, actual []int64) bool {
 		}
 	}
 	for i := range c.dims {
-		if fl.holds[i].Cost() > 0 {
-			c.dims[i].Settle(time.Time{}, fl.holds[i], costs[i])
+		if d := &c.dims[i]; fl.holds[i].Cost() <= 0 {
+			continue
+		} else if d.bucket != nil {
+			d.bucket.Settle(time.Time{}, fl.holds[i], costs[i])
+		} else {
+			d.Settle(time.Time{}, fl.holds[i], costs[i])
 		}
 	}
 	c.running--
