@@ -157,21 +157,28 @@ func (p Permit) finish(costs []int64, success bool) {
 	now := g.epoch.Add(at)
 	g.drain()
 	var next chan<- struct{}
-	last := g.core.Leave(p.id)
-	if success {
-		g.core.Succeeded(now, p.id)
-	}
-	if g.core.Finish(now, p.id, costs) {
+	if g.endRunning(now, p.id, costs, success) {
 		next = g.pollAllButOne(now)
-	}
-	if last {
-		g.gone()
 	}
 	g.noteCompany()
 	g.unlock()
 	if next != nil {
 		next <- struct{}{}
 	}
+}
+
+// endRunning ends a call in the core, and counts it down; false if it had ended
+// before. What it gives back is not yet given to others. mu is held.
+func (g *Gate) endRunning(now time.Time, id gate.ID, costs []int64, success bool) bool {
+	last := g.core.Leave(id)
+	if success {
+		g.core.Succeeded(now, id)
+	}
+	ended := g.core.Finish(now, id, costs)
+	if last {
+		g.gone()
+	}
+	return ended
 }
 
 // abandon is finish for a call whose usage may still be reported: it can be

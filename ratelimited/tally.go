@@ -44,17 +44,17 @@ func (t *tally) add(u *tally) {
 
 // metric is the histogram as package prometheus knows it.
 func (t *tally) metric(desc *prometheus.Desc, bounds []float64, labels ...string) prometheus.Metric {
+	counts := t.counts
+	if counts == nil { // nothing was observed
+		counts = make([]uint64, len(bounds)+1)
+	}
 	total := uint64(0)
 	upTo := make(map[float64]uint64, len(bounds))
-	for i, n := range t.counts {
-		total += n
-		if i < len(bounds) {
-			upTo[bounds[i]] = total
-		}
+	for i, bound := range bounds {
+		total += counts[i]
+		upTo[bound] = total
 	}
-	for i := len(t.counts); i < len(bounds); i++ { // nothing was observed
-		upTo[bounds[i]] = 0
-	}
+	total += counts[len(bounds)]
 	return prometheus.MustNewConstHistogram(desc, total, t.sum, upTo, labels...)
 }
 

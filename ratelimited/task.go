@@ -131,15 +131,7 @@ func (g *Gate) finish(t *task) {
 	if t.limits != held {
 		n = t.costs[:t.limits]
 	}
-	now := g.epoch.Add(t.at)
-	last := g.core.Leave(t.id)
-	if t.success {
-		g.core.Succeeded(now, t.id)
-	}
-	g.core.Finish(now, t.id, n)
-	if last {
-		g.gone()
-	}
+	g.endRunning(g.epoch.Add(t.at), t.id, n, t.success)
 }
 
 // arrive takes a posted call in, and answers at once if it need not wait. mu is

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/headgate-go/headgate/bench/internal/burst"
+	"github.com/headgate-go/headgate/internal/commandline"
 )
 
 // catalogue is all that can be run.
@@ -51,8 +52,6 @@ Flags:
 func parseFlags(args []string, out io.Writer, c catalogue) (options, error) {
 	o := options{shapes: c.shapes, policies: c.policies, windows: c.windows}
 	f := flag.NewFlagSet("report", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // errors are printed once, by the caller
-	f.Usage = func() {}
 	f.StringVar(&o.out, "out", "", "`folder` to write to: a new one, an empty one, or one that holds a report")
 	f.BoolVar(&o.json, "json", false, "print the results to stdout as one JSON array; without -out, nothing else is written")
 	f.Uint64Var(&o.seed, "seed", 1, "`seed` of everything random")
@@ -68,18 +67,10 @@ func parseFlags(args []string, out io.Writer, c catalogue) (options, error) {
 		o.windows, err = choose(s, c.windows, burst.Window.String)
 		return err
 	})
-	err := f.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(out, usageHead)
-		f.SetOutput(out)
-		f.PrintDefaults()
-		return o, flag.ErrHelp
-	case err != nil:
-		return o, errors.New(strings.ReplaceAll(err.Error(), "\n", " "))
-	case f.NArg() > 0:
-		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	case o.out == "" && !o.json:
+	if err := commandline.Parse(f, args, out, usageHead, ""); err != nil {
+		return o, err
+	}
+	if o.out == "" && !o.json {
 		return o, errors.New("nothing to do: give -out, -json or both")
 	}
 	return o, nil

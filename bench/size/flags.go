@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/bench/internal/engine"
+	"github.com/headgate-go/headgate/internal/commandline"
 )
 
 // options is what the command line says.
@@ -52,8 +53,6 @@ const (
 func parseFlags(args []string, out io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("size", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // errors are printed once, by the caller
-	f.Usage = func() {}
 
 	q, t := &o.question, &o.traffic
 	users := f.Float64("users-per-min", 0, "user `requests` a minute at the peak, over all replicas")
@@ -78,17 +77,8 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.Uint64Var(&t.Seed, "seed", 1, "`seed` of the traffic")
 	f.BoolVar(&o.json, "json", false, "print one JSON object on one line")
 
-	err := f.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(out, usageHead)
-		f.SetOutput(out)
-		f.PrintDefaults()
-		return o, flag.ErrHelp
-	case err != nil:
-		return o, errors.New(strings.ReplaceAll(err.Error(), "\n", " "))
-	case f.NArg() > 0:
-		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	if err := commandline.Parse(f, args, out, usageHead, ""); err != nil {
+		return o, err
 	}
 	given := make(map[string]bool)
 	f.Visit(func(fl *flag.Flag) { given[fl.Name] = true })

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/bench/gemini"
+	"github.com/headgate-go/headgate/internal/commandline"
 )
 
 // options is what the command line says.
@@ -48,8 +49,6 @@ const (
 func parseFlags(args []string, out io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("review", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // errors are printed once, by the caller
-	f.Usage = func() {}
 	f.BoolVar(&o.json, "json", false, "print one JSON object on one line instead of a table")
 	f.DurationVar(&o.latency, "latency", 8*time.Second, "median `time` that a call takes at the double")
 	f.StringVar(&o.model, "model", "gemini-2.5-flash", "`name` of the model")
@@ -61,17 +60,8 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.Int64Var(&o.tpm, "tpm", 120_000, "quota of input `tokens` a minute, 0 for no limit")
 	f.IntVar(&o.users, "users", 10, "`number` of users who click")
 	f.TextVar(&o.window, "window", gemini.Sliding, "`model` of the quota's minute: sliding, fixed or bucket")
-	err := f.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(out, usageHead)
-		f.SetOutput(out)
-		f.PrintDefaults()
-		return o, flag.ErrHelp
-	case err != nil:
+	if err := commandline.Parse(f, args, out, usageHead, ""); err != nil {
 		return o, err
-	case f.NArg() > 0:
-		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
 	if o.real {
 		if err := forReal(f, &o); err != nil {

@@ -1,16 +1,15 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate/bench/gemini"
+	"github.com/headgate-go/headgate/internal/commandline"
 )
 
 // options is what the command line says.
@@ -43,19 +42,10 @@ Flags:
 func parseFlags(args []string, out io.Writer) (options, error) {
 	var o options
 	f := o.flags()
-	err := f.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(out, usageHead)
-		f.SetOutput(out)
-		f.PrintDefaults()
-		fmt.Fprint(out, "\n", gemini.FaultHelp())
-		return o, flag.ErrHelp
-	case err != nil:
-		return o, oneLine(err)
-	case f.NArg() > 0:
-		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	case o.grace < 0:
+	if err := commandline.Parse(f, args, out, usageHead, "\n"+gemini.FaultHelp()); err != nil {
+		return o, err
+	}
+	if o.grace < 0 {
 		return o, fmt.Errorf("-grace %v: must not be negative", o.grace)
 	}
 	given := make(map[string]string)
@@ -101,14 +91,10 @@ func blame(err error, given map[string]string) error {
 	return err
 }
 
-func oneLine(err error) error { return errors.New(strings.ReplaceAll(err.Error(), "\n", " ")) }
-
 // flags returns the flags that set the options.
 func (o *options) flags() *flag.FlagSet {
 	c := &o.config
 	f := flag.NewFlagSet("serve", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // errors are printed once, by the caller
-	f.Usage = func() {}
 
 	f.StringVar(&o.addr, "addr", "127.0.0.1:8089", "`address` to listen on; port 0 picks a free one")
 	f.DurationVar(&o.grace, "grace", 5*time.Second, "how long calls under way may go on after an interrupt")
