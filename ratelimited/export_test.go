@@ -31,6 +31,3 @@ func (g *Gate) Posted() (n int) {
 	}
 	return n
 }
-
-// Serve does what was posted, as whoever has given the lock back.
-func (g *Gate) Serve() { g.serve() }
