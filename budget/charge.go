@@ -106,6 +106,13 @@ func (c *charges) settle(mark int64, hi, lo uint64) (leftHi, leftLo uint64) {
 	return hi, lo
 }
 
+// keep makes the next settle of this mark leave the hold open.
+func (c *charges) keep(mark int64) {
+	if i := c.find(mark); i >= c.head {
+		c.list[i].holds++
+	}
+}
+
 // find returns the index of the newest charge that is not newer than mark,
 // head−1 if there is none. It looks at both ends first: most holds end in about
 // the order in which they were taken, or at once.

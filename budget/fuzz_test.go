@@ -65,8 +65,18 @@ func (o *operations) step(l Limiter) bool {
 	case 0, 1:
 		o.holds = append(o.holds, l.Take(o.now, o.number()))
 	case 2:
-		if h, i := pick(); i >= 0 {
+		h, i := pick()
+		switch {
+		case i >= 0 && op&0x80 != 0:
+			o.holds[i] = l.(interface {
+				Revise(time.Time, Hold, int64) Hold
+			}).Revise(o.now, h, o.number())
+		case i >= 0:
 			o.holds[i] = l.Counted(o.now, h)
+		case op&0x80 != 0:
+			l.(interface {
+				Lower(time.Time, int64, time.Duration)
+			}).Lower(o.now, o.number(), time.Duration(o.number()))
 		}
 	case 3, 4:
 		h, i := pick()

@@ -84,6 +84,7 @@ type TokenBudget struct {
 	// missing says what the bucket lacks to be full: in sum,
 	// (capacity − level)·window − part.
 	missing charges
+	raised  map[int64]raise // by mark: the holds that were charged in parts
 }
 
 var _ Limiter = (*TokenBudget)(nil)
@@ -244,17 +245,25 @@ func (b *TokenBudget) Counted(_ time.Time, h Hold) Hold { return h }
 // Settle implements [Limiter].
 func (b *TokenBudget) Settle(now time.Time, h Hold, actual int64) {
 	actual = max(actual, 0)
-	if actual == h.cost {
+	if actual == h.cost { // takes no time into account
 		if h.cost > 0 {
 			b.open -= h.cost
-			b.missing.settle(h.mark, 0, 0)
+			mark := h.mark
+			if len(b.raised) > 0 {
+				mark, _ = b.refundRaised(mark, 0)
+			}
+			b.missing.settle(mark, 0, 0)
 		}
 		return
 	}
 	b.refill(now)
 	if h.cost > 0 {
 		b.open -= h.cost
-		b.refund(h.mark, max(h.cost-actual, 0))
+		mark, units := h.mark, max(h.cost-actual, 0)
+		if len(b.raised) > 0 {
+			mark, units = b.refundRaised(mark, units)
+		}
+		b.refund(mark, units)
 	}
 	if over := b.bookable(actual - h.cost); over > 0 {
 		b.charge(over, 0)

@@ -150,8 +150,17 @@ func TestTheLevelIsThatOfABucketThatKnewFromTheStart(t *testing.T) {
 		b.Level(t0)
 
 		type held struct {
-			hold  budget.Hold
-			index int
+			hold    budget.Hold
+			entries []int // what it was charged, one after the other
+		}
+		// refund takes units back from what was charged last.
+		refund := func(h held, units int64) {
+			for i := len(h.entries) - 1; units > 0; i-- {
+				e := &ref.history[h.entries[i]]
+				back := min(units, e.units)
+				e.units -= back
+				units -= back
+			}
 		}
 		var open []held
 		var now time.Duration
@@ -159,21 +168,32 @@ func TestTheLevelIsThatOfABucketThatKnewFromTheStart(t *testing.T) {
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
 			now += time.Duration(pauses.Draw(t, "pause"))
 			at := t0.Add(now)
-			switch op := rapid.IntRange(0, 9).Draw(t, "op"); {
-			case op < 5 || op < 9 && len(open) == 0:
+			switch op := rapid.IntRange(0, 12).Draw(t, "op"); {
+			case op < 5 || op < 12 && len(open) == 0:
 				cost := rapid.Int64Range(0, ref.capacity).Draw(t, "cost")
-				open = append(open, held{b.Take(at, cost), ref.take(now, cost)})
-			case op < 9:
+				open = append(open, held{b.Take(at, cost), []int{ref.take(now, cost)}})
+			case op < 8:
+				h := &open[rapid.IntRange(0, len(open)-1).Draw(t, "hold")]
+				cost := rapid.Int64Range(0, ref.capacity).Draw(t, "revised cost")
+				if more := cost - h.hold.Cost(); more > 0 {
+					h.entries = append(h.entries, ref.take(now, more))
+				} else {
+					refund(*h, -more)
+				}
+				if h.hold = b.Revise(at, h.hold, cost); h.hold.Cost() != cost {
+					t.Fatalf("the revised hold is of %d, want %d", h.hold.Cost(), cost)
+				}
+			case op < 12:
 				i := rapid.IntRange(0, len(open)-1).Draw(t, "hold")
 				h := open[i]
 				open = append(open[:i], open[i+1:]...)
 				actual := rapid.Int64Range(0, h.hold.Cost()).Draw(t, "actual")
-				ref.history[h.index].units = actual
 				if rapid.IntRange(0, 4).Draw(t, "overrun") == 0 {
 					over := rapid.Int64Range(0, ref.capacity).Draw(t, "over")
-					ref.history[h.index].units = h.hold.Cost()
 					ref.take(now, over) // when it becomes known
 					actual = h.hold.Cost() + over
+				} else {
+					refund(h, h.hold.Cost()-actual)
 				}
 				b.Settle(at, h.hold, actual)
 			case ref.capacity == limit: // else the reference does not know the new capacity

@@ -20,9 +20,12 @@ type ledger struct {
 
 type booking struct {
 	units   int64
-	counted int64 // number of its cell; −1 while it is outside
+	counted int64 // number of its cell; outside while there is none
 	open    bool
 }
+
+// outside is the cell of what was not counted yet.
+const outside = -1 << 62
 
 func (l *ledger) cellAt(at time.Duration) int64 { return int64(at / l.cell) }
 
@@ -32,7 +35,7 @@ func (l *ledger) cellAt(at time.Duration) int64 { return int64(at / l.cell) }
 func (l *ledger) at(at time.Duration, optimist bool) (units int64) {
 	cells := int64((l.window + l.cell - 1) / l.cell)
 	for _, b := range l.bookings {
-		if optimist && b.open || b.counted >= 0 && b.counted < l.cellAt(at)-cells {
+		if optimist && b.open || b.counted != outside && b.counted < l.cellAt(at)-cells {
 			continue
 		}
 		units += b.units
@@ -86,7 +89,7 @@ func TestAWindowIsWhatItsLedgerSays(t *testing.T) {
 			},
 			"pass to an edge": func(*rapid.T) { ref.now = time.Duration(ref.cellAt(ref.now)+1) * ref.cell },
 			"take": func(t *rapid.T) {
-				b := &booking{units: costs.Draw(t, "cost"), counted: -1, open: true}
+				b := &booking{units: costs.Draw(t, "cost"), counted: outside, open: true}
 				open = append(open, held{w.Take(now(), b.units), b})
 				ref.bookings = append(ref.bookings, b)
 			},
@@ -96,9 +99,38 @@ func TestAWindowIsWhatItsLedgerSays(t *testing.T) {
 				}
 				h := &open[rapid.IntRange(0, len(open)-1).Draw(t, "hold")]
 				h.hold = w.Counted(now(), h.hold)
-				if h.counted < 0 {
+				if h.counted == outside && h.units > 0 {
 					h.counted = ref.cellAt(ref.now)
 				}
+			},
+			"revise": func(t *rapid.T) {
+				if len(open) == 0 {
+					t.Skip()
+				}
+				i := rapid.IntRange(0, len(open)-1).Draw(t, "hold")
+				h := &open[i]
+				h.units = costs.Draw(t, "revised cost")
+				if h.hold = w.Revise(now(), h.hold, h.units); h.hold.Cost() != h.units {
+					t.Fatalf("the revised hold is of %d, want %d", h.hold.Cost(), h.units)
+				}
+			},
+			"lower": func(t *rapid.T) {
+				left := costs.Draw(t, "left")
+				reset := time.Duration(rapid.Int64Range(0, int64(2*ref.window)).Draw(t, "reset"))
+				w.Lower(now(), left, reset)
+				over := ref.inForce - ref.at(ref.now, false) - left
+				if over <= 0 {
+					return
+				}
+				// On the books until the reset, rounded up to an edge, but no longer than
+				// what is counted now.
+				cells := int64((ref.window + ref.cell - 1) / ref.cell)
+				counted := ref.cellAt(ref.now)
+				if reset > 0 {
+					gone := (int64(ref.now+reset) + int64(ref.cell) - 1) / int64(ref.cell) // number of the cell that begins then
+					counted = min(counted, gone-cells-1)
+				}
+				ref.bookings = append(ref.bookings, &booking{units: over, counted: counted})
 			},
 			"settle": func(t *rapid.T) {
 				if len(open) == 0 {
@@ -110,7 +142,7 @@ func TestAWindowIsWhatItsLedgerSays(t *testing.T) {
 				actual := costs.Draw(t, "actual")
 				w.Settle(now(), h.hold, actual)
 				h.open = false
-				if h.counted < 0 {
+				if h.counted == outside {
 					h.counted = ref.cellAt(ref.now)
 				}
 				if actual > h.units {

@@ -15,13 +15,14 @@ type entry struct {
 	since         time.Duration // when it entered the line, after the gate's epoch
 	deadline      time.Duration // when it must have left it for good; or never
 	slots         int32
-	class         uint8 // index of its class
+	revised       *revisable // a model call, which must know its place; or nil
+	class         uint8      // index of its class
 	byContext     bool  // the deadline is the context's
 }
 
 // takeIn admits a call at once or gives it its place in line, and a channel that
 // tells when it is granted.
-func (g *Gate) takeIn(ctx context.Context, r *request, p *place) (ready <-chan struct{}, err error) {
+func (g *Gate) takeIn(ctx context.Context, r *request, revised *revisable, p *place) (ready <-chan struct{}, err error) {
 	p.since = r.since
 	if ctx.Done() != nil && ctx.Err() != nil {
 		return nil, &WaitError{Err: contextError(ctx)}
@@ -37,7 +38,7 @@ func (g *Gate) takeIn(ctx context.Context, r *request, p *place) (ready <-chan s
 	}
 	e := entry{
 		flow: r.Flow, request: r.Request, since: r.since, deadline: r.deadline,
-		slots: r.slots(), class: r.class, byContext: r.byContext,
+		slots: r.slots(), revised: revised, class: r.class, byContext: r.byContext,
 	}
 	if g.cfg.FlowWeight != nil {
 		e.weight = g.cfg.FlowWeight(r.Class, r.Flow)
@@ -82,6 +83,7 @@ func (g *Gate) admit(e *entry, n, raw []int64, posted *arrival) (id gate.ID, rea
 		// ends needs no note.
 		if id, ok := g.core.Start(now, int(e.class), e.flow, e.slots, n); ok {
 			g.alive++
+			e.knows(id)
 			return id, nil, nil
 		}
 	}
@@ -94,6 +96,7 @@ func (g *Gate) admit(e *entry, n, raw []int64, posted *arrival) (id gate.ID, rea
 		return id, nil, g.refusal(now, refused, e, n)
 	}
 	g.alive++
+	e.knows(id)
 	if granted {
 		return id, nil, nil
 	}
@@ -114,6 +117,14 @@ func (g *Gate) admit(e *entry, n, raw []int64, posted *arrival) (id gate.ID, rea
 		g.poll(now)
 	}
 	return id, ready, nil
+}
+
+// knows tells a model call its place, before it can be granted. The gate's mu is
+// held.
+func (e *entry) knows(id gate.ID) {
+	if e.revised != nil {
+		e.revised.id = id
+	}
 }
 
 // slots is the number of slots that the call takes.

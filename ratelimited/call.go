@@ -40,6 +40,7 @@ type modelCall[Req, Resp any] struct {
 	earlier  int32 // the attempts of the calls that had the record before
 	request        // with the estimate that is held
 	party    *party
+	revised  *revisable  // the call in the party's list
 	id       gate.ID     // of the permit
 	accounts []account   // of the customer budgets
 	next     *repetition // the call is tried again, and how
@@ -98,7 +99,7 @@ func (c *modelCall[Req, Resp]) unlock() {
 // so that a model that has kept what it was to yield to, and calls it when the
 // call is over, is told to stop as before.
 func (c *modelCall[Req, Resp]) renew() {
-	*c = modelCall[Req, Resp]{m: c.m, earlier: c.attempts, attempts: c.attempts, finished: c.attempts}
+	*c = modelCall[Req, Resp]{m: c.m, revised: c.revised, earlier: c.attempts, attempts: c.attempts, finished: c.attempts}
 }
 
 func (c *modelCall[Req, Resp]) permit() Permit { return Permit{g: c.m.gate, id: c.id} }
@@ -122,7 +123,7 @@ func (c *modelCall[Req, Resp]) run(req Req) {
 	c.Slots = m.opts.slots
 	l := g.fill(c.ctx, &c.Call)
 	c.party = m.party(name, c.Agent)
-	c.raw, c.Usage = estimateOf(raw), c.party.estimate(raw)
+	c.raw, c.Usage = estimateOf(raw), c.party.enlist(c.revised, raw)
 
 	defer c.leave()
 	if err := g.resolve(&c.request); err != nil {
@@ -137,7 +138,7 @@ func (c *modelCall[Req, Resp]) run(req Req) {
 	}
 	if err == nil {
 		g.begin(c.ctx, &c.request, l)
-		c.id, c.started, err = g.acquire(c.ctx, &c.request)
+		c.id, c.started, err = g.acquire(c.ctx, &c.request, c.revised)
 	}
 	if err != nil {
 		g.metrics.refused(c.class, err)
@@ -423,6 +424,12 @@ func answered(v retry.Verdict, err error) bool {
 	case retry.Throttled, retry.QuotaExhausted, retry.Overloaded:
 		return true
 	}
+	if other, ok := errors.AsType[interface {
+		error
+		StatusCode() int
+	}](err); ok {
+		return other.StatusCode() >= 400
+	}
 	var e genai.APIError
 	if p := (*genai.APIError)(nil); errors.As(err, &p) && p != nil {
 		e = *p
@@ -437,15 +444,18 @@ func (c *modelCall[Req, Resp]) requeue(delay time.Duration) error {
 	g := c.m.gate
 	var buf costs
 	n := buf.of(g)
+	c.lock()
+	held := c.Usage
+	c.unlock()
 	if c.refused {
-		g.failedCosts(n, c.Usage)
+		g.failedCosts(n, held)
 	}
 	c.lock()
 	c.phase = inLine
-	held := c.attemptOver()
+	time := c.attemptOver()
 	c.unlock()
 	g.metrics.attempt(c.party, c.class, c.outcome)
-	c.party.held(held)
+	c.party.held(time)
 	if err := c.permit().requeue(c.ctx, n, delay, &c.request); err != nil {
 		return err
 	}

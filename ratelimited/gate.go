@@ -224,7 +224,7 @@ func (g *Gate) ask(ctx context.Context, call *Call, p *place) (ready <-chan stru
 		return nil, err
 	}
 	g.begin(ctx, &r, labelsOf(ctx))
-	return g.takeIn(ctx, &r, p)
+	return g.takeIn(ctx, &r, nil, p)
 }
 
 // acquired ends an Acquire.
@@ -296,9 +296,9 @@ func (g *Gate) deadline(ctx context.Context, since time.Duration, l *labels) (de
 }
 
 // acquire waits in line, and tells when the call was admitted.
-func (g *Gate) acquire(ctx context.Context, r *request) (id gate.ID, at time.Duration, err error) {
+func (g *Gate) acquire(ctx context.Context, r *request, revised *revisable) (id gate.ID, at time.Duration, err error) {
 	var p place
-	ready, err := g.takeIn(ctx, r, &p)
+	ready, err := g.takeIn(ctx, r, revised, &p)
 	at = r.since
 	if ready != nil {
 		err = g.wait(ctx, &p, ready)

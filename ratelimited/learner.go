@@ -52,6 +52,7 @@ type party struct {
 	// mu guards all that follows, but for what the ratios say.
 	input, output ratio
 	hold, ratio   tally // see waitBuckets and ratioBuckets
+	calls         revisions
 }
 
 // estimate is the part of an estimate that is corrected by what was learned.

@@ -208,7 +208,7 @@ func (m *RateLimitedModel[Req, Resp]) GenerateContent(ctx context.Context, req R
 	return func(yield func(Resp, error) bool) {
 		c, ok := m.calls.Get().(*modelCall[Req, Resp])
 		if !ok {
-			c = &modelCall[Req, Resp]{m: m}
+			c = &modelCall[Req, Resp]{m: m, revised: new(revisable)}
 		}
 		c.ctx, c.stream, c.yield = ctx, stream, yield
 		c.run(req)

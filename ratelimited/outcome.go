@@ -151,6 +151,7 @@ func (c *modelCall[Req, Resp]) finish() bool {
 		return false
 	}
 	c.phase = over
+	c.Usage = c.party.withdraw(c.revised)
 	if was == inLine {
 		c.unlock()
 		c.closeAccounts(&bill{})
@@ -174,6 +175,7 @@ func (c *modelCall[Req, Resp]) abandon() {
 		return
 	}
 	c.phase = abandoned
+	c.Usage = c.party.withdraw(c.revised)
 	b := c.bill()
 	if b.outcome = outcomeCancelled; c.answered == Done {
 		b.outcome = outcomeOK
@@ -255,10 +257,13 @@ func (c *modelCall[Req, Resp]) result() outcome {
 // the profile may panic; everything is back afterwards all the same.
 func (c *modelCall[Req, Resp]) pay(b *bill, abandoned bool) {
 	g := c.m.gate
-	g.tell(c.party, c.class, &c.Usage, &c.raw, b)
+	due := g.tell(c.party, c.class, &c.Usage, &c.raw, b)
 	var buf costs
 	var at []int64 // nil stands for what was held
 	defer func() {
+		if due {
+			defer g.revise(c.party) // when everything is back
+		}
 		switch {
 		case abandoned:
 			c.permit().abandon(at)
@@ -289,8 +294,9 @@ func (c *modelCall[Req, Resp]) pay(b *bill, abandoned bool) {
 }
 
 // tell counts the end of a call in the metrics, and learns from it if the raw
-// estimate is given.
-func (g *Gate) tell(p *party, class uint8, reserved *usage.Usage, raw *estimate, b *bill) {
+// estimate is given. It reports whether what was learned is to be applied to the
+// other calls of the party.
+func (g *Gate) tell(p *party, class uint8, reserved *usage.Usage, raw *estimate, b *bill) (due bool) {
 	if b.outcome != outcomeNone {
 		g.metrics.attempt(p, class, b.outcome)
 	}
@@ -307,7 +313,9 @@ func (g *Gate) tell(p *party, class uint8, reserved *usage.Usage, raw *estimate,
 	}
 	if raw != nil && billed && b.outcome == outcomeOK && !b.provider.Has(usage.Estimated) {
 		p.learn(*raw, &b.provider) // part of an answer says nothing about whole ones
+		due = p.due()
 	}
+	return due
 }
 
 // correct books usage that was reported after the call was settled, with the

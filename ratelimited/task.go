@@ -161,7 +161,7 @@ func (g *Gate) answer(a *arrival, received bool) (gate.ID, error) {
 	case !received:
 		<-a.ready // it is there
 	}
-	a.entry.flow, a.entry.request = "", ""
+	a.entry.flow, a.entry.request, a.entry.revised = "", "", nil
 	a.id, a.err = gate.ID{}, nil
 	g.pools.arrivals.Put(a)
 	return id, err

@@ -22,9 +22,12 @@ type Classifier func(error) (Verdict, bool)
 //     provider's 429 stays a denial.
 //  2. The caller's context: [context.Canceled] and [context.DeadlineExceeded]
 //     are NotRetryable, however they are wrapped.
-//  3. [genai.APIError], by value or by pointer, whether it came as a response
+//  3. An error anywhere in the tree that has a method RetryVerdict() Verdict:
+//     an adapter of another SDK knows what its errors mean. The outermost one
+//     is asked.
+//  4. [genai.APIError], by value or by pointer, whether it came as a response
 //     or as an event in a stream. See below.
-//  4. The connection: an error of name resolution, of dialling, of a proxy's
+//  5. The connection: an error of name resolution, of dialling, of a proxy's
 //     connect or of the TLS handshake is NotSent. An error in reading or
 //     writing after that is NotRetryable, because the provider may have
 //     executed the call.
@@ -72,6 +75,9 @@ func builtin(err error) Verdict {
 	if endedByContext(err) {
 		return Verdict{}
 	}
+	if v, ok := toldBy(err); ok {
+		return v
+	}
 	if e, ok := apiErrorIn(err); ok {
 		return apiVerdict(e)
 	}
@@ -100,6 +106,17 @@ func ownRefusal(err error) (Verdict, bool) {
 		return Verdict{Class: Denied}, true
 	}
 	return Verdict{}, false
+}
+
+// toldBy is the verdict of the first error in the tree that gives one itself.
+func toldBy(err error) (v Verdict, ok bool) {
+	walk(err, func(err error) bool {
+		if e, is := err.(interface{ RetryVerdict() Verdict }); is && !ok {
+			v, ok = e.RetryVerdict(), true
+		}
+		return !ok
+	})
+	return v, ok
 }
 
 // apiErrorIn finds the first API error in the tree.

@@ -86,6 +86,19 @@ func (s *spy) Settle(now time.Time, h budget.Hold, actual int64) {
 	s.Limiter.Settle(now, h, actual)
 }
 
+func (s *spy) Revise(now time.Time, h budget.Hold, cost int64) budget.Hold {
+	s.close(h)
+	h = s.Limiter.(reviser).Revise(now, h, cost)
+	s.open[h]++
+	s.held += h.Cost()
+	return h
+}
+
+func (s *spy) Lower(now time.Time, left int64, reset time.Duration) {
+	s.Limiter.(lowerer).Lower(now, left, reset)
+	s.book.twin.(lowerer).Lower(now, left, reset)
+}
+
 func (s *spy) close(h budget.Hold) {
 	if s.open[h]--; s.open[h] < 0 {
 		s.t.Fatalf("a hold of %d units was settled twice", h.Cost())
@@ -175,7 +188,7 @@ func (m *machine) log(format string, args ...any) {
 func (m *machine) step() {
 	m.t.Helper()
 	m.tick(0)
-	switch op := m.pick(45); {
+	switch op := m.pick(48); {
 	case op < 11:
 		m.enqueue(m.spec())
 	case op < 12:
@@ -201,6 +214,8 @@ func (m *machine) step() {
 		m.toNext()
 	case op < 36:
 		m.onCall(complete)
+	case op < 39:
+		m.onCall(revise)
 	default:
 		m.now = m.now.Add(time.Duration(m.pick(1500)) * time.Millisecond)
 	}
@@ -374,8 +389,11 @@ func (m *machine) same(what string, got, want bool) {
 	}
 }
 
-// complete is one of onCall's operations.
-const complete = 44
+// Two of onCall's operations.
+const (
+	complete = 44 + iota
+	revise
+)
 
 // onCall does something with a call, whatever its state.
 func (m *machine) onCall(op int) {
@@ -392,6 +410,12 @@ func (m *machine) onCall(op int) {
 		m.core.Complete(m.now, p.id, actual)
 		m.ref.freeSlot(p.k)
 		m.ref.settle(m.now, p.k, actual)
+	case revise:
+		costs := make([]int64, len(m.spies))
+		for i := range costs {
+			costs[i] = m.cost(i)
+		}
+		m.same("Revise", m.core.Revise(m.now, p.id, costs), m.ref.revise(m.now, p.k, costs))
 	case 12, 13:
 		m.same("FreeSlot", m.core.FreeSlot(m.now, p.id), m.ref.freeSlot(p.k))
 	case 14, 15:
@@ -456,6 +480,7 @@ func (m *machine) onStale() {
 	m.same("Cancel", m.core.Cancel(m.now, id), false)
 	m.same("End", m.core.End(m.now, id), false)
 	m.same("Requeue", m.core.Requeue(m.now, id, nil, m.now), false)
+	m.same("Revise", m.core.Revise(m.now, id, []int64{9, 9, 9}[:len(m.spies)]), false)
 	m.core.Counted(m.now, id)
 	m.core.Succeeded(m.now, id)
 	m.core.Adjust(m.now, id, []int64{9, 9, 9})
@@ -488,7 +513,7 @@ func (m *machine) feedback() {
 	}
 	p := m.live[m.pick(len(m.live))]
 	i := m.pick(len(m.spies))
-	what := m.pick(5)
+	what := m.pick(6)
 	m.log("feedback %d about limit %d, call %d", what, i, p.k.seq)
 	switch what {
 	case 0:
@@ -500,6 +525,8 @@ func (m *machine) feedback() {
 	case 2:
 		m.core.CutSlots(m.now, p.id)
 		m.ref.cutSlots(p.k)
+	case 3:
+		m.core.Lower(m.now, i, int64(m.pick(100)), time.Duration(m.pick(12000))*time.Millisecond)
 	default:
 		m.core.Succeeded(m.now, p.id)
 		m.ref.succeeded(p.k)

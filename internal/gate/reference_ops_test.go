@@ -252,6 +252,33 @@ func (r *reference) settle(now time.Time, k *refCall, actual []int64) bool {
 	return true
 }
 
+// revise is what Revise must do.
+func (r *reference) revise(now time.Time, k *refCall, costs []int64) bool {
+	if !k.waiting() && (k.state != refRunning || k.settled) {
+		return false
+	}
+	for _, i := range r.dimsOf(k) {
+		k.spec.Costs[i] = max(costs[i], 1)
+	}
+	if k.waiting() {
+		r.unfit = r.unfit || r.tooLarge(k)
+		return true
+	}
+	for _, i := range r.dimsOf(k) {
+		n := k.spec.Costs[i]
+		k.holds[i] = r.books[i].twin.(reviser).Revise(now, k.holds[i], n)
+		for j, c := range k.ceilings() {
+			if c.shares != nil {
+				k.shareHolds[j][i] = c.shares[i].Revise(now, k.shareHolds[j][i], n)
+			}
+		}
+	}
+	q := quota(k.perUnit, k.spec.Costs, float64(k.spec.Slots)*r.hold*k.perSlot)
+	r.recharge(k, k.charged, q, true)
+	k.charged, k.used = q, q
+	return true
+}
+
 // done corrects the charge of a call that is over.
 func (r *reference) done(k *refCall) {
 	if !k.over() {

@@ -1,0 +1,97 @@
+package gate
+
+import (
+	"time"
+
+	"github.com/headgate-go/headgate/budget"
+)
+
+// reviser is a limiter that can replace a hold by one of another cost, where it
+// stands.
+type reviser interface {
+	Revise(now time.Time, h budget.Hold, cost int64) budget.Hold
+}
+
+// revised replaces a hold.
+func (d *dim) revised(now time.Time, h budget.Hold, cost int64) budget.Hold {
+	if d.revise != nil {
+		return d.revise.Revise(now, h, cost)
+	}
+	d.Settle(now, h, 0)
+	return d.Take(now, cost)
+}
+
+// Revise changes the costs of a call that waits, or that runs and was not
+// settled: they are expected to be others than was thought. In line it keeps its
+// place, and what it claims. In flight its holds and its charge follow, whether
+// they fit or not. A cost of 0 stays 0, and others stay above. Call Poll
+// afterwards. It reports false, with nothing changed, for all other calls.
+func (c *Core) Revise(now time.Time, id ID, costs []int64) bool {
+	c.company()
+	k := id.call()
+	if k == nil || k.state == stateFailed || k.state == stateRunning && k.is(settled) {
+		return false
+	}
+	ns := c.at(now)
+	if k.state == stateRunning {
+		c.reviseRunning(now, k, costs)
+		return true
+	}
+	c.countWaiting(k, -1)
+	mine := c.costs(k)
+	for i, cost := range costs {
+		if mine[i] > 0 {
+			mine[i] = max(cost, 1)
+		}
+	}
+	c.countWaiting(k, 1)
+	c.unfit = c.unfit || c.tooLarge(k) >= 0
+	if c.plain {
+		return true
+	}
+	switch f := k.flow; { // a ceiling may have room for it now
+	case k.state == stateParked:
+		c.wakeLater(k.request(), ns)
+	case f.parked && f.queue.head == k:
+		f.class.headChanged(f)
+	}
+	return true
+}
+
+// reviseRunning is Revise for a call in flight.
+func (c *Core) reviseRunning(now time.Time, k *call, costs []int64) {
+	fl, mine := k.flight, c.costs(k)
+	for i, cost := range costs {
+		if mine[i] <= 0 {
+			continue
+		}
+		mine[i] = max(cost, 1)
+		fl.holds[i] = c.dims[i].revised(now, fl.holds[i], mine[i])
+	}
+	for j, r := range k.ceilings() {
+		for i, b := range r.shares {
+			if h := &fl.shares[j*len(c.dims)+i]; h.Cost() > 0 {
+				*h = b.Revise(now, *h, mine[i])
+			}
+		}
+		c.unpark(r) // there may be room for more
+	}
+	qns := fl.rates.charge(mine, float64(k.slots)*c.holdTime)
+	c.recharge(k.flow, fl.charged, qns)
+	fl.charged, fl.used = qns, qns
+}
+
+// lowerer is a limiter that can be told how much of it is left at most.
+type lowerer interface {
+	Lower(now time.Time, left int64, reset time.Duration)
+}
+
+// Lower tells that no more than left units of a Dim are left, and when all are
+// back; 0 if that is not known. It never raises what is left.
+func (c *Core) Lower(now time.Time, i int, left int64, reset time.Duration) {
+	c.company()
+	c.at(now)
+	if d := &c.dims[i]; d.lower != nil {
+		d.lower.Lower(now, left, reset)
+	}
+}
