@@ -12,52 +12,34 @@ var shortfalls = map[shortfall]float64{
 	{"below-published", "fixed", "idle"}:               0.09,
 	{"below-published", "fixed", "of the best peer"}:   0.95,
 	{"below-published", "sliding", "goodput"}:          0.88,
-	{"below-published", "sliding", "idle"}:             0.16,
+	{"below-published", "sliding", "idle"}:             0.15,
 	{"below-published", "sliding", "of the best peer"}: 0.86,
-	{"below-published", "bucket", "goodput"}:           0.84,
-	{"below-published", "bucket", "idle"}:              0.46,
-	{"below-published", "bucket", "of the best peer"}:  0.84,
+	{"below-published", "bucket", "goodput"}:           0.92,
+	{"below-published", "bucket", "idle"}:              0.45,
+	{"below-published", "bucket", "of the best peer"}:  0.92,
 
-	// An outage of a minute: three attempts are over in a few seconds, and the
-	// calls of the outage fail instead of waiting for its end. The SDK's five
-	// attempts bridge a quarter of it.
-	{"brown-out", "fixed", "goodput"}:            0.86,
-	{"brown-out", "fixed", "idle"}:               0.11,
-	{"brown-out", "fixed", "of the best peer"}:   0.86,
-	{"brown-out", "sliding", "goodput"}:          0.86,
-	{"brown-out", "sliding", "idle"}:             0.11,
-	{"brown-out", "sliding", "of the best peer"}: 0.86,
-	{"brown-out", "bucket", "goodput"}:           0.87,
-	{"brown-out", "bucket", "idle"}:              0.21,
-	{"brown-out", "bucket", "of the best peer"}:  0.87,
+	// An outage of a minute: when it is over, one call must find that out, and the
+	// calls in flight grow from one.
+	{"brown-out", "fixed", "idle"}:   0.03,
+	{"brown-out", "sliding", "idle"}: 0.03,
+	{"brown-out", "bucket", "idle"}:  0.03,
 
-	// A burst whose estimates are three times too high: the calls that wait keep
-	// the estimates that they came with, whatever is learned meanwhile.
-	{"estimates-over", "fixed", "idle"}:       0.15,
-	{"estimates-over", "fixed", "makespan"}:   1.23,
-	{"estimates-over", "sliding", "idle"}:     0.15,
-	{"estimates-over", "sliding", "makespan"}: 1.23,
-	{"estimates-over", "bucket", "idle"}:      0.22,
-	{"estimates-over", "bucket", "makespan"}:  1.23,
+	// A burst whose estimates are three times too high: until the first answers
+	// tell, a bucket is thought to be empty that is not.
+	{"estimates-over", "bucket", "idle"}: 0.02,
 
 	// The same with estimates that are much too low. The first calls cannot but
-	// be refused, since nothing is known; those that wait go on being so.
-	{"estimates-under", "fixed", "429"}:                         200,
-	{"estimates-under", "fixed", "429 of the window profile"}:   250,
-	{"estimates-under", "fixed", "idle"}:                        0.08,
-	{"estimates-under", "fixed", "jain"}:                        0.85,
-	{"estimates-under", "fixed", "makespan"}:                    1.25,
-	{"estimates-under", "sliding", "429"}:                       200,
-	{"estimates-under", "sliding", "429 of the window profile"}: 250,
-	{"estimates-under", "sliding", "idle"}:                      0.08,
-	{"estimates-under", "sliding", "jain"}:                      0.85,
-	{"estimates-under", "sliding", "makespan"}:                  1.25,
-	{"estimates-under", "bucket", "429"}:                        800,
-	{"estimates-under", "bucket", "429 of the window profile"}:  300,
-	{"estimates-under", "bucket", "goodput"}:                    0.65,
-	{"estimates-under", "bucket", "idle"}:                       0.5,
-	{"estimates-under", "bucket", "jain"}:                       0.85,
-	{"estimates-under", "bucket", "of the best peer"}:           0.65,
+	// be refused, since nothing is known: by a window the first one of them, which
+	// tells for how long; by a bucket, whose hints are short, some.
+	{"estimates-under", "fixed", "429"}:                         3,
+	{"estimates-under", "fixed", "429 of the window profile"}:   3,
+	{"estimates-under", "fixed", "idle"}:                        0.03,
+	{"estimates-under", "sliding", "429"}:                       3,
+	{"estimates-under", "sliding", "429 of the window profile"}: 3,
+	{"estimates-under", "sliding", "idle"}:                      0.03,
+	{"estimates-under", "bucket", "429"}:                        30,
+	{"estimates-under", "bucket", "429 of the window profile"}:  150,
+	{"estimates-under", "bucket", "idle"}:                       0.05,
 
 	// A fixed quota lets a burst in twice that comes at the edge of its minute.
 	// Who mirrors a sliding window, because the edges are not published, cannot

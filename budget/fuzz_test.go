@@ -73,6 +73,10 @@ func (o *operations) step(l Limiter) bool {
 			}).Revise(o.now, h, o.number())
 		case i >= 0:
 			o.holds[i] = l.Counted(o.now, h)
+		case op&0xa0 == 0xa0:
+			if b, ok := l.(*TokenBudget); ok {
+				b.Emptied(o.now, o.number())
+			}
 		case op&0x80 != 0:
 			l.(interface {
 				Lower(time.Time, int64, time.Duration)

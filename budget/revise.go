@@ -49,6 +49,11 @@ func (b *TokenBudget) Revise(now time.Time, h Hold, cost int64) Hold {
 		return Hold{}
 	case h.cost == 0:
 		return b.Take(now, cost)
+	case h.mark <= b.told:
+		cost = min(cost, h.cost+math.MaxInt64-b.open)
+		b.open += cost - h.cost
+		h.cost = cost
+		return h
 	}
 	b.refill(now)
 	if cost > h.cost {
@@ -87,6 +92,17 @@ func (b *TokenBudget) Revise(now time.Time, h Hold, cost int64) Hold {
 	return h
 }
 
+// Emptied is Lower for a provider that has counted all that was taken so far, at
+// what it really costs, and has no more than left units. If the books say more,
+// the holds were too small, or others have used it. Either way, what the open
+// holds are settled to or revised to makes no difference any more.
+func (b *TokenBudget) Emptied(now time.Time, left int64) {
+	b.refill(now)
+	if over := b.bookable(satSub(b.level, left)); over > 0 {
+		b.told = b.charge(over, 0)
+	}
+}
+
 // raise says that a hold was charged in parts: units with its own mark, and the
 // rest before, with another one. A refund takes back first what was charged
 // last.
@@ -106,30 +122,36 @@ func (b *TokenBudget) refundRaised(mark, units int64) (firstMark, rest int64) {
 	}
 }
 
-// Lower tells that no more than left units of the limit can be left: the
-// provider says so. What is missing from the books is booked as if it had been
-// used just now. It never raises anything.
+// Lower tells that no more than left units of the limit can be left, beside what
+// is held: the provider says so. What is missing from the books is booked as if
+// it had been used just now. left may be negative; nothing is ever raised.
 func (b *TokenBudget) Lower(now time.Time, left int64, _ time.Duration) {
 	b.refill(now)
-	if over := b.bookable(satSub(b.level, max(left, 0))); over > 0 {
+	if over := b.bookable(satSub(b.level, left)); over > 0 {
 		b.charge(over, 0)
 	}
 }
 
-// Lower tells that no more than left units of the limit can be left: the
-// provider says so, and that it will have all of them again after reset (0 if
-// that is not known). What is missing from the books is booked in the cell that
-// leaves the window then, or in the current one. It never raises anything.
+// Lower tells that no more than left units of the limit can be left, beside what
+// is held: the provider says so, and that it will have the rest again after
+// reset (0 if that is not known). What is missing from the books is booked in the
+// cell that leaves the window then, or in the current one. left may be negative;
+// nothing is ever raised.
+//
+// Where reset lies between two edges of cells, all is back at the first of them.
 func (w *WindowBudget) Lower(now time.Time, left int64, reset time.Duration) {
 	w.advance(now)
-	over := w.bookable(satSub(satSub(w.inUse, w.used()), max(left, 0)))
+	over := w.bookable(satSub(satSub(w.inUse, w.used()), left))
 	if over <= 0 {
 		return
 	}
 	slot := w.slot
 	if n := int64(len(w.cells)); reset > 0 {
 		// The i-th oldest cell leaves i cells after the current one began.
-		i := (satAdd(int64(reset), int64(w.into))-1)/w.cell + 1
+		i := satAdd(int64(reset), int64(w.into)) / w.cell
+		if i == 0 {
+			return
+		}
 		slot = int((int64(w.slot) + min(i, n)) % n)
 	}
 	w.cells[slot].used += over

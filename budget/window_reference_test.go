@@ -122,13 +122,12 @@ func TestAWindowIsWhatItsLedgerSays(t *testing.T) {
 				if over <= 0 {
 					return
 				}
-				// On the books until the reset, rounded up to an edge, but no longer than
+				// On the books until the last edge before the reset, but no longer than
 				// what is counted now.
 				cells := int64((ref.window + ref.cell - 1) / ref.cell)
 				counted := ref.cellAt(ref.now)
 				if reset > 0 {
-					gone := (int64(ref.now+reset) + int64(ref.cell) - 1) / int64(ref.cell) // number of the cell that begins then
-					counted = min(counted, gone-cells-1)
+					counted = min(counted, ref.cellAt(ref.now+reset)-cells-1)
 				}
 				ref.bookings = append(ref.bookings, &booking{units: over, counted: counted})
 			},

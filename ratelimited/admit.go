@@ -17,7 +17,7 @@ type entry struct {
 	slots         int32
 	revised       *revisable // a model call, which must know its place; or nil
 	class         uint8      // index of its class
-	byContext     bool  // the deadline is the context's
+	byContext     bool       // the deadline is the context's
 }
 
 // takeIn admits a call at once or gives it its place in line, and a channel that

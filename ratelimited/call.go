@@ -384,7 +384,7 @@ func (c *modelCall[Req, Resp]) broken(err error) {
 // text is not logged: a provider may quote the prompt in it.
 func (c *modelCall[Req, Resp]) learnRefusal(v retry.Verdict) {
 	g := c.m.gate
-	c.permit().refused(v)
+	c.permit().refused(v, c.deadline != never)
 	g.metrics.throttled(c.party, c.class, v)
 	if log := g.cfg.Logger; log.Enabled(c.ctx, slog.LevelDebug) {
 		log.LogAttrs(c.ctx, slog.LevelDebug, "ratelimited: the provider did not serve a call",

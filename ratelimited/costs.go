@@ -61,6 +61,11 @@ func newCounter(f func(usage.Usage) int64) counter {
 	return c
 }
 
+// atAdmission reports whether the provider knows all of a call's units when it
+// admits it. What it counts as an answer grows, or in a way that only the user's
+// function knows, may still grow.
+func (c *counter) atAdmission() bool { return c.kind == oneRequest || c.kind == inputTokens }
+
 // of counts the units of a usage.
 func (c *counter) of(u *usage.Usage) int64 {
 	switch c.kind {

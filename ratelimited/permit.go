@@ -63,7 +63,7 @@ func (p Permit) Refused(err error) retry.Verdict {
 		return retry.Classify(err)
 	}
 	v := p.g.cfg.Retry.Classify(err)
-	p.refused(v)
+	p.refused(v, false)
 	switch {
 	case v.Class == retry.NotSent, v.Class == retry.Denied, v.Class == retry.NeverFits:
 		p.direct.refused(v, false)
@@ -255,8 +255,9 @@ func (p Permit) progress(now time.Time, first, complete bool, costs []int64) {
 
 // refused tells the gate what a refusal of the provider means for everybody: a
 // hint closes the budget that it names, a 429 cuts its rate, an overloaded
-// provider gets fewer calls in flight. The call itself stays as it is.
-func (p Permit) refused(v retry.Verdict) {
+// provider gets fewer calls in flight, and one that is down none for a while, if
+// the call is bounded in how long it waits. The call itself stays as it is.
+func (p Permit) refused(v retry.Verdict, bounded bool) {
 	g := p.g
 	now := g.now()
 	g.lock()
@@ -266,6 +267,9 @@ func (p Permit) refused(v retry.Verdict) {
 		for _, i := range g.hit(v) {
 			if v.HasHint && v.Hint > 0 {
 				g.core.CloseBudget(now, i, now.Add(g.closeFor(v.Hint)))
+				if g.cfg.Profile.Dimensions[g.owner[i]].Resource&v.Resources != 0 && g.count[i].atAdmission() {
+					g.core.Emptied(now, i, g.core.Cost(p.id, i)-1) // or it would not have been refused
+				}
 			}
 			g.core.Cut(now, p.id, i)
 		}
@@ -281,9 +285,21 @@ func (p Permit) refused(v retry.Verdict) {
 		}
 	case retry.Overloaded:
 		g.core.CutSlots(now, p.id)
+		if times := g.core.Overloaded(now, p.id); times > 0 && bounded { // it is down
+			pause := g.cfg.Retry.Backoff(min(times, mostPause))
+			if v.HasHint {
+				pause = max(pause, g.closeFor(v.Hint))
+			}
+			g.core.Pause(now, now.Add(pause))
+		}
 	}
 	g.poll(now)
 }
+
+// mostPause bounds the pauses of an outage: the longest is drawn from as long a
+// time as the wait after so many failures, 8 s by default. One call that tries so
+// often is no load, and the end of the outage is found soon.
+const mostPause = 5
 
 // hit lists the limits of the core that a refusal means, of those per day or of
 // the shorter ones, as it says: those of the resources that it names; all of

@@ -112,7 +112,7 @@ func ownRefusal(err error) (Verdict, bool) {
 func toldBy(err error) (v Verdict, ok bool) {
 	walk(err, func(err error) bool {
 		if e, is := err.(interface{ RetryVerdict() Verdict }); is && !ok {
-			v, ok = e.RetryVerdict(), true
+			v, ok = e.RetryVerdict().consistent(), true
 		}
 		return !ok
 	})

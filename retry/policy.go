@@ -161,6 +161,16 @@ func (p *Policy) Delay(v Verdict, attempt int) (time.Duration, bool) {
 	return wait, true
 }
 
+// Backoff returns how long to wait after so many failures in a row where there
+// is no hint and no bound on attempts: uniform over [0, min(Cap, Base·2ⁿ)), with
+// n = failures − 1; less than 1 counts as 1.
+func (p *Policy) Backoff(failures int) time.Duration {
+	if p == nil {
+		p = &Policy{}
+	}
+	return fullJitter(orDefault(p.Base, DefaultBase), orDefault(p.Cap, DefaultCap), max(failures, 1)-1)
+}
+
 // orDefault is value, or def where value is not set (or not usable).
 func orDefault[T int | time.Duration](value, def T) T {
 	if value > 0 {

@@ -231,6 +231,7 @@ type Core struct {
 	eff      int64   // limit in force: max(1, limit·share)
 	inUse    int64
 	lastCut  int64 // when share was cut
+	outage   outage
 	minimums int64 // sum of the classes' minimums in force
 	reserved int64 // the unused part of it
 

@@ -12,7 +12,7 @@ import (
 // cannot have now.
 func (c *Core) lacks(now time.Time, ns int64, cl *class, k *call) resources {
 	var lack resources
-	if !c.slotsFit(cl, k.slots) {
+	if c.outage.closes(ns) || !c.slotsFit(cl, k.slots) {
 		lack = slotsBit
 	}
 	costs := c.costs(k)
@@ -33,10 +33,15 @@ func (c *Core) lacks(now time.Time, ns int64, cl *class, k *call) resources {
 // when is the instant from which on the Dims allow k, as far as time alone
 // decides; never if something else must happen first.
 func (c *Core) when(now time.Time, ns int64, k *call) int64 {
+	at := int64(math.MinInt64) // a limiter's clock may differ from ours
+	if o := &c.outage; o.closes(ns) {
+		if at = o.until; ns >= at {
+			return never
+		}
+	}
 	if !c.slotsFit(k.flow.class, k.slots) {
 		return never
 	}
-	at := int64(math.MinInt64) // a limiter's clock may differ from ours
 	costs := c.costs(k)
 	for i := range c.dims {
 		if costs[i] <= 0 {
@@ -88,6 +93,9 @@ func (c *Core) Poll(now time.Time) (grants []ID, failed []Failure, next time.Tim
 	}
 	if c.wakes.len() > 0 {
 		at = min(at, c.wakes.items[0].wakeAt)
+	}
+	if o := &c.outage; o.shut && ns < o.until {
+		at = min(at, o.until) // who waits for more than that keeps nobody else waiting then
 	}
 	if len(c.chosen) > 0 {
 		at = min(at, c.rescale) // a cut that recovers raises what fits
@@ -345,7 +353,7 @@ func (c *Core) grant(now time.Time, ns int64, k *call, fl *flight) {
 // lacks; a nil flight beside nothing lacking means that the units are still to
 // be taken.
 func (c *Core) take(now time.Time, ns int64, k *call, blocked bool) (*flight, resources) {
-	if !blocked && c.slotsFit(k.flow.class, k.slots) {
+	if !blocked && !c.outage.closes(ns) && c.slotsFit(k.flow.class, k.slots) {
 		fl := c.newFlight()
 		if _, ok := c.takeAll(now, fl.holds, c.costs(k)); ok {
 			return fl, 0
@@ -373,6 +381,9 @@ func (c *Core) start(now time.Time, ns int64, k *call, fl *flight) {
 	fl.started, fl.rates = ns, c.rates
 	k.flight, k.state = fl, stateRunning
 	c.running++
+	if c.outage.shut {
+		c.outage.probe = k
+	}
 	k.flow.class.use(c, int64(k.slots))
 	if !c.plain {
 		c.takeCeilings(now, k)

@@ -102,6 +102,9 @@ func (c *Core) settle(now time.Time, k *call, actual []int64) {
 			d.probe = nil // it ended without success: another may try
 		}
 	}
+	if c.outage.probe == k {
+		c.outage.probe = nil
+	}
 	if !c.plain {
 		c.settleCeilings(now, k, actual)
 	}
@@ -185,7 +188,7 @@ func (c *Core) Finish(now time.Time, id ID, actual []int64) bool {
 // false, with nothing changed, if that is not so.
 func (c *Core) FinishLast(id ID, actual []int64) bool {
 	k := id.running()
-	if k == nil || k != c.lone || c.share < 1 || k.seq%holdSample == 0 {
+	if k == nil || k != c.lone || c.share < 1 || c.outage.probe == k || k.seq%holdSample == 0 {
 		return false
 	}
 	fl, costs := k.flight, c.costs(k)

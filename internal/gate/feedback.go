@@ -35,6 +35,7 @@ type dim struct {
 	headroom float64 // part of the limit that is used at most
 	share    float64 // part of that in force
 	lastCut  int64   // when it was cut; -1 is never
+	uncut    float64 // share before the cuts that came one upon the other, up to the last
 	looked   int64   // when share was last raised
 	queued   int64   // units that waiting calls ask for
 }
@@ -118,8 +119,13 @@ func (c *Core) Succeeded(now time.Time, id ID) {
 			d.shut, d.probe = false, nil
 		}
 	}
+	c.outage.ends(k)
 	if c.share < 1 {
-		c.setShare(min(1, c.share+1/(float64(c.eff)*float64(c.limit))))
+		more := 1 / float64(c.limit)
+		if c.share >= c.outage.regain {
+			more /= float64(c.eff)
+		}
+		c.setShare(min(1, c.share+more))
 	}
 }
 
@@ -135,10 +141,22 @@ func (c *Core) Cut(now time.Time, id ID, i int) {
 	if k.flight.started <= d.lastCut {
 		return
 	}
+	if d.lastCut < 0 || ns-d.lastCut > int64(d.window) {
+		d.uncut = d.share
+	}
 	d.share = max(minShare, d.share*cutFactor)
 	d.lastCut, d.looked = ns, ns
 	d.Scale(now, d.headroom*d.share)
 	c.rescale = min(c.rescale, ns+recoverBit)
+}
+
+// explained takes the last cuts of a Dim back: a call that was in flight then
+// takes more than was thought, and that is why calls were refused.
+func (c *Core) explained(now time.Time, d *dim, fl *flight) {
+	if d.share < d.uncut && fl.started <= d.lastCut {
+		d.share = d.uncut
+		d.Scale(now, d.headroom*d.share)
+	}
 }
 
 // CutSlots answers an overloaded provider by cutting the slots, once per epoch
@@ -149,6 +167,9 @@ func (c *Core) CutSlots(now time.Time, id ID) {
 		return
 	}
 	c.lastCut = c.at(now)
+	if c.outage.refusals == 0 {
+		c.outage.whole = c.share
+	}
 	c.setShare(math.Max(c.share*cutFactor, 1/float64(c.limit)))
 }
 

@@ -99,6 +99,13 @@ func (s *spy) Lower(now time.Time, left int64, reset time.Duration) {
 	s.book.twin.(lowerer).Lower(now, left, reset)
 }
 
+func (s *spy) Emptied(now time.Time, left int64) {
+	if b, ok := s.Limiter.(*budget.TokenBudget); ok {
+		b.Emptied(now, left)
+		s.book.twin.(*budget.TokenBudget).Emptied(now, left)
+	}
+}
+
 func (s *spy) close(h budget.Hold) {
 	if s.open[h]--; s.open[h] < 0 {
 		s.t.Fatalf("a hold of %d units was settled twice", h.Cost())
@@ -513,7 +520,7 @@ func (m *machine) feedback() {
 	}
 	p := m.live[m.pick(len(m.live))]
 	i := m.pick(len(m.spies))
-	what := m.pick(6)
+	what := m.pick(9)
 	m.log("feedback %d about limit %d, call %d", what, i, p.k.seq)
 	switch what {
 	case 0:
@@ -526,6 +533,18 @@ func (m *machine) feedback() {
 		m.core.CutSlots(m.now, p.id)
 		m.ref.cutSlots(p.k)
 	case 3:
+		m.core.Emptied(m.now, i, int64(m.pick(30)))
+	case 4:
+		if got, want := m.core.Overloaded(m.now, p.id), m.ref.overloaded(p.k); got != want {
+			m.t.Fatalf("Overloaded answers %d, want %d", got, want)
+		}
+	case 5:
+		if m.pick(4) == 0 {
+			until := m.now.Add(time.Duration(m.pick(8)-1) * time.Second)
+			m.core.Pause(m.now, until)
+			m.ref.pause(m.now, until)
+		}
+	case 6:
 		m.core.Lower(m.now, i, int64(m.pick(100)), time.Duration(m.pick(12000))*time.Millisecond)
 	default:
 		m.core.Succeeded(m.now, p.id)

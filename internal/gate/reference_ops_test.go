@@ -186,6 +186,9 @@ func (r *reference) start(now time.Time, k *refCall) {
 	k.state, k.claims, k.started = refRunning, nil, r.clock.last
 	k.freed, k.settled, k.answered = false, false, false
 	k.perUnit, k.perSlot = r.perUnit, r.perSlot
+	if r.shut {
+		r.prober = k
+	}
 	k.holds = make([]budget.Hold, len(r.books))
 	for _, i := range r.dimsOf(k) {
 		b := r.books[i]
@@ -237,6 +240,9 @@ func (r *reference) settle(now time.Time, k *refCall, actual []int64) bool {
 		actual = k.spec.Costs
 	}
 	k.settled, k.used = true, quota(k.perUnit, actual, 0)
+	if r.prober == k {
+		r.prober = nil
+	}
 	for i, b := range r.books {
 		b.twin.Settle(now, k.holds[i], actual[i])
 		if b.probe == k {

@@ -213,16 +213,49 @@ func (r *reference) succeeded(k *refCall) {
 			b.shut, b.probe = false, nil
 		}
 	}
+	if len(r.refusals) > 0 && k.started > r.refusals[0] {
+		if r.shut {
+			r.regain = r.whole
+		}
+		r.whole = 0
+		r.shut, r.shutUntil, r.prober, r.refusals = false, 0, nil, nil
+	}
 	if r.share < 1 {
-		r.share = min(1, r.share+1/(float64(r.limit())*float64(r.slots)))
+		more := 1.0 / float64(r.slots)
+		if r.share >= r.regain {
+			more /= float64(r.limit())
+		}
+		r.share = min(1, r.share+more)
 	}
 }
 
 func (r *reference) cutSlots(k *refCall) {
 	if k.state == refRunning && k.started > r.cutAt {
 		r.cutAt = r.clock.last
+		if len(r.refusals) == 0 {
+			r.whole = r.share
+		}
 		r.share = max(r.share*cutFactor, 1/float64(r.slots))
 	}
+}
+
+func (r *reference) overloaded(k *refCall) int {
+	if n := len(r.refusals); k.state != refRunning || n > 0 && k.started <= r.refusals[n-1] {
+		return 0
+	}
+	r.refusals = append(r.refusals, r.clock.last)
+	return max(0, len(r.refusals)-4)
+}
+
+func (r *reference) pause(now, until time.Time) {
+	m := r.clock.at(now)
+	if at := m + int64(until.Sub(now)); !r.shut || at > r.shutUntil {
+		r.shutUntil = at
+	}
+	if until.After(now) {
+		r.prober = nil
+	}
+	r.shut = true
 }
 
 func (r *reference) setSlots(n int64) {

@@ -32,6 +32,13 @@ type reference struct {
 	perUnit []float64
 	perSlot float64
 	unfit   bool
+
+	shut      bool // the provider is down
+	shutUntil int64
+	prober    *refCall
+	refusals  []int64 // when they came
+	whole     float64 // share before they came
+	regain    float64
 }
 
 type refKey struct {
@@ -282,7 +289,7 @@ func (r *reference) lacks(now time.Time, k *refCall) (lack []bool, any bool) {
 		}
 	}
 	last := len(r.books)
-	lack[last] = !r.slotsFit(k)
+	lack[last] = !r.slotsFit(k) || r.shut && (r.clock.last < r.shutUntil || r.prober != nil)
 	return lack, any || lack[last]
 }
 

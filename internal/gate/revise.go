@@ -65,6 +65,9 @@ func (c *Core) reviseRunning(now time.Time, k *call, costs []int64) {
 		if mine[i] <= 0 {
 			continue
 		}
+		if cost > mine[i] {
+			c.explained(now, &c.dims[i], fl)
+		}
 		mine[i] = max(cost, 1)
 		fl.holds[i] = c.dims[i].revised(now, fl.holds[i], mine[i])
 	}
@@ -84,6 +87,17 @@ func (c *Core) reviseRunning(now time.Time, k *call, costs []int64) {
 // lowerer is a limiter that can be told how much of it is left at most.
 type lowerer interface {
 	Lower(now time.Time, left int64, reset time.Duration)
+}
+
+// Emptied tells that the provider has counted, at its true cost, all that was
+// taken from a Dim so far, and that no more than left units are left. It does
+// something only where the limiter is a bucket.
+func (c *Core) Emptied(now time.Time, i int, left int64) {
+	c.company()
+	c.at(now)
+	if d, ok := c.dims[i].Limiter.(interface{ Emptied(time.Time, int64) }); ok {
+		d.Emptied(now, left)
+	}
 }
 
 // Lower tells that no more than left units of a Dim are left, and when all are

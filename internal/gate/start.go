@@ -11,7 +11,7 @@ import (
 // nothing that can be left out. It reports false, with nothing changed, if the
 // call must go through Enqueue.
 func (c *Core) Start(now time.Time, class int, flow string, slots int32, costs []int64) (ID, bool) {
-	if c.waiting > 0 || !c.plain {
+	if c.waiting > 0 || !c.plain || c.outage.shut {
 		return ID{}, false
 	}
 	c.company()
