@@ -52,7 +52,10 @@
 // A refusal also speaks to the others. A hint closes the limits that it names
 // for every caller until it lapses; then one call tries, and the others follow
 // when it is answered. Each burst of refusals lowers the rate a little, and time
-// restores it. An overloaded provider gets fewer calls at a time.
+// restores it. An overloaded provider gets fewer calls at a time. One that refuses
+// call after call is down: then calls that are bounded in how long they wait (by
+// MaxWait or their context's deadline) wait for its end, while one of them at a
+// time tries, after pauses of some seconds at most. The others fail at once.
 //
 // # Who is who
 //
