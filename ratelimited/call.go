@@ -186,6 +186,9 @@ func (c *modelCall[Req, Resp]) attempt(req Req) {
 	if c.m.opts.transport {
 		ctx = retry.WithWritten(Pin(ctx), func() { c.requestWritten(n) })
 	}
+	if c.m.opts.reports {
+		ctx = withGate(Pin(ctx), c.m.gate)
+	}
 	c.returned, c.next = false, nil
 	c.m.inner.GenerateContent(ctx, req, c.stream)(func(resp Resp, err error) bool {
 		return n > c.finished && c.item(n, resp, err)

@@ -63,6 +63,7 @@ type Gate struct {
 	drained      chan struct{} // closed once nothing runs or waits after Close
 	solo         int           // calls in a row that ended alone
 	scratch      []int64       // for the costs of a call that enters
+	reported     []time.Time   // per limit of the core: when the request was sent that told last what is left
 	alive        int           // calls in line or in flight, and those with open reservations
 }
 
@@ -113,7 +114,7 @@ func NewGate(cfg Config) (*Gate, error) {
 		classes:  make(map[string]int, len(cfg.Classes)),
 		failures: make(map[gate.ID]gate.Failure),
 		learner:  newLearner(cfg.AgentLabels),
-		scratch:  make([]int64, len(owner)),
+		scratch:  make([]int64, len(owner)), reported: make([]time.Time, len(owner)),
 	}
 	for _, d := range owner {
 		dim := &cfg.Profile.Dimensions[d]

@@ -62,6 +62,7 @@ type options struct {
 	budgets   []budget.Budget
 	release   bool
 	transport bool
+	reports   bool
 	slots     int
 	estimator usage.Estimator
 }
@@ -156,6 +157,9 @@ func wrap[Req, Resp any](model Model[Req, Resp], gate *Gate, meter Meter[Req, Re
 	}
 	if t, ok := model.(interface{ UsesTransport() bool }); ok && t.UsesTransport() {
 		m.opts.transport = true
+	}
+	if r, ok := model.(interface{ ReportsLimits() bool }); ok && r.ReportsLimits() {
+		m.opts.reports = true
 	}
 	if w, ok := model.(wrapped); ok {
 		for _, g := range w.gates() {
