@@ -1,0 +1,257 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ErrUnavailable is matched by the errors of a [Ledger] that could not be
+// reached, did not answer in time, or could not do what it was asked for. What
+// became of the operation is unknown; repeating it with the same id is safe.
+var ErrUnavailable = errors.New("quota: the ledger is unavailable")
+
+// ErrUnknownReservation is matched by the error for a reservation that the
+// ledger does not know, or knows no more.
+var ErrUnknownReservation = errors.New("quota: reservation is not known")
+
+// Ledger keeps what was spent and what is reserved. It is the only part of this
+// package with state that must survive, so its face is small and made for a
+// script of a shared store or a transaction of a database: every method is one
+// atomic step, and everything that it needs to know comes with the call.
+//
+// The ledger's own clock decides in which window something falls. Callers send
+// the windows around their own time (see Entry.Spans), so that a caller whose
+// clock is a little off is right all the same.
+//
+// A reservation has a random id. Each of Settle, Release and expiry takes effect
+// once for an id, the first one; a repeat returns the first result. A Reserve
+// with an id that is known returns the first result, too.
+//
+// All methods are safe for concurrent use, end with ctx, and give back errors
+// that match [ErrUnavailable] where the store is at fault.
+type Ledger interface {
+	// Reserve takes all entries, or none. A denial is a result and not an error.
+	Reserve(ctx context.Context, r Reserve) (Reserved, error)
+	// Settle replaces the holds of a reservation by what was used, in the windows
+	// in which they were taken. More than was held is accepted: it is spent
+	// already. After the holds have expired it is a debit to those windows, flagged
+	// Late.
+	Settle(ctx context.Context, s Settle) (Settled, error)
+	// Release gives the holds and leases of a reservation back. What was counted
+	// at once stays counted.
+	Release(ctx context.Context, tree, id string) error
+	// Renew has the holds and leases of reservations live for another ttl from
+	// now, and returns the ids that are not held any more.
+	Renew(ctx context.Context, tree string, ttl time.Duration, ids ...string) (lost []string, err error)
+	// Status says how counters stand. A counter that was never used has zeros.
+	Status(ctx context.Context, tree string, entries ...Entry) ([]Status, error)
+	// TopUp lowers what is committed in a counter's current window by an amount,
+	// never below 0 (raises what is there, if it is rolling, never above its
+	// burst), and returns how it stands then.
+	TopUp(ctx context.Context, tree string, e Entry, amount int64) (Status, error)
+	// Reset makes what is committed in a counter's current window 0. What is
+	// reserved stays reserved.
+	Reset(ctx context.Context, tree string, e Entry) (Status, error)
+	// History returns the windows of a counter that have passed, the latest first,
+	// at most n, as far as they are kept.
+	History(ctx context.Context, tree string, c Counter, n int) ([]Status, error)
+	// Erase forgets everything about the keys of a scope: counters, reservations
+	// and history.
+	Erase(ctx context.Context, tree, key string) error
+	// Healthy returns nil if the ledger can do its work now.
+	Healthy(ctx context.Context) error
+	// Flush waits until everything that was accepted is durable.
+	Flush(ctx context.Context) error
+	// Close ends the ledger's own work. Nothing may be called afterwards.
+	Close(ctx context.Context) error
+}
+
+// Kind says what an entry does to its counter.
+type Kind uint8
+
+const (
+	// Hold takes the amount until it is settled or released.
+	Hold Kind = iota
+	// Count takes the amount for good: a turn that was begun stays counted.
+	Count
+	// Lease takes the amount while the reservation lives; it is never spent.
+	Lease
+	// Check takes nothing, and is denied if the amount has no room; with an amount
+	// of 0, if nothing is left at all.
+	Check
+)
+
+// Counter names a counter. Plans do not matter to it: what was spent stays spent
+// when the plan changes.
+type Counter struct {
+	// Key says whose it is: the path of ids of a scope, as Subject.Key makes it.
+	Key string
+	// Window is the ID of the limit's window.
+	Window string
+	// Unit is what it counts.
+	Unit Unit
+}
+
+// Span is a window in time: Start is part of it, End is not. The zero Span is
+// all time.
+type Span struct{ Start, End time.Time }
+
+// Contains reports whether t lies in the span.
+func (s Span) Contains(t time.Time) bool {
+	return (s.Start.IsZero() || !t.Before(s.Start)) && (s.End.IsZero() || t.Before(s.End))
+}
+
+// Entry is one counter that an operation touches, and how its limit stands.
+type Entry struct {
+	Counter
+	Kind Kind
+	// Amount is what is taken, or what there must be room for. Never negative.
+	Amount int64
+	// Limit is how much may be committed and reserved together; below 0 there is
+	// no limit, and the counter only counts. For a rolling limit it is the number
+	// of units per Per.
+	Limit int64
+	// Soft entries are taken even above Limit, and flagged, up to Ceiling.
+	Soft bool
+	// Ceiling is the hard end of a soft entry; below 0 there is none.
+	Ceiling int64
+	// Observe entries are taken whatever their limit says; what it would have said
+	// is in the result.
+	Observe bool
+
+	// Spans are the windows before, at and after the caller's time, of a calendar
+	// limit. The ledger takes the one in which its own time lies, or the middle one
+	// if that is none of them.
+	Spans [3]Span
+
+	// Rolling entries refill at Limit units per Per, up to Burst, and may go into
+	// debt as long as it is repaid within MaxWait: the caller waits that long, then
+	// goes on.
+	Rolling bool
+	Per     time.Duration
+	Burst   int64
+	MaxWait time.Duration
+
+	// Thresholds are percents of Limit, in rising order; Settle and Count report
+	// the highest one that committed spend has crossed, once for each window.
+	Thresholds []int
+}
+
+// Reserve asks for room in some counters.
+type Reserve struct {
+	// ID is random and names the reservation; see budget.NewID.
+	ID string
+	// Tree names what must be kept together: the counters of one tree are in one
+	// place of a store. See Subject.Tree.
+	Tree string
+	// Entries are taken together or not at all. The counters are all different.
+	Entries []Entry
+	// TTL is how long holds and leases live unless they are renewed.
+	TTL time.Duration
+	// Exclusive reservations are denied while another one of their tree with the
+	// same value holds; "" is none.
+	Exclusive string
+	// Note is kept with the reservation for the audit; never text of a call.
+	Note Note
+}
+
+// Note says what a reservation was for.
+type Note struct {
+	// Subject, Turn, Call, Model and Agent are ids and labels; any may be empty.
+	Subject, Turn, Call, Model, Agent string
+}
+
+// Reserved is the result of a Reserve.
+type Reserved struct {
+	// Denied is the index of the first entry that has no room, or −1.
+	Denied int
+	// Held is true if an Exclusive reservation was denied because of another one.
+	Held bool
+	// Wait is how long to wait before going on, for rolling entries in debt.
+	Wait time.Duration
+	// RetryAfter is when a denied reservation could pass, as far as time alone
+	// decides; 0 if that is not known or never.
+	RetryAfter time.Duration
+	// Never is true if the denied entry is larger than its limit can ever hold.
+	Never bool
+	// Over are the indices of soft and observed entries that are above their limit.
+	Over []int
+	// Status says how each entry's counter stands after the operation.
+	Status []Status
+	// Crossed are thresholds that Count entries have crossed.
+	Crossed []Crossing
+	// Now is the ledger's time.
+	Now time.Time
+	// Repeated is true if the id was known: this is the first result.
+	Repeated bool
+}
+
+// Settle says what a reservation has really used.
+type Settle struct {
+	// ID and Tree are those of the reservation.
+	ID, Tree string
+	// Actual is what was used, by unit. Only the units of Hold entries matter.
+	Actual Amounts
+	// More are further counters that the call turned out to count against.
+	More []Entry
+	// Adjust corrects an earlier Settle of the same id: Actual is the usage of the
+	// whole call. Without it a second Settle changes nothing.
+	Adjust bool
+	// Seq orders the adjustments of an id: one that is not above the last is a
+	// repeat.
+	Seq int64
+}
+
+// Settled is the result of a Settle.
+type Settled struct {
+	// Status says how the counter of each Hold entry stands now, in the window in
+	// which it was taken.
+	Status []Status
+	// Over is true if a counter is above its limit now.
+	Over bool
+	// Late is true if the holds had expired.
+	Late bool
+	// Repeated is true if the reservation was settled or released before: nothing
+	// was changed.
+	Repeated bool
+	// Crossed are the thresholds that were crossed.
+	Crossed []Crossing
+}
+
+// Crossing says that committed spend has reached a part of a limit, for the
+// first time in this window.
+type Crossing struct {
+	Counter Counter
+	Span    Span
+	Percent int
+	// Committed and Limit are in units.
+	Committed, Limit int64
+}
+
+// Status says how a counter stands.
+type Status struct {
+	Counter Counter
+	// Span is the window; ResetsAt is its end. A rolling counter has none.
+	Span Span
+	// Limit as given with the entry.
+	Limit int64
+	// Committed was spent, Reserved is held. For a rolling counter, Committed is
+	// what is missing from a full burst, debt included.
+	Committed, Reserved int64
+	// FullAt is when a rolling counter is full again.
+	FullAt time.Time
+}
+
+// Left is what is left under the limit, never below 0, and never above it; −1 if
+// there is no limit.
+func (s Status) Left() int64 {
+	if s.Limit < 0 {
+		return -1
+	}
+	used := s.Committed + s.Reserved
+	if used < s.Committed || used > s.Limit { // or it overflows
+		return 0
+	}
+	return min(s.Limit-used, s.Limit)
+}
