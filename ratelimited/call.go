@@ -123,7 +123,7 @@ func (c *modelCall[Req, Resp]) run(req Req) {
 	c.Slots = m.opts.slots
 	l := g.fill(c.ctx, &c.Call)
 	c.party = m.party(name, c.Agent)
-	c.raw, c.Usage = estimateOf(raw), c.party.enlist(c.revised, raw)
+	c.raw, c.Usage = estimateOf(raw), c.party.enlist(c.revised, raw, m.limitOf(req))
 
 	defer c.leave()
 	if err := g.resolve(&c.request); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate-go/headgate/internal/gate"
 	"github.com/headgate-go/headgate/retry"
+	"github.com/headgate-go/headgate/usage"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -87,6 +88,12 @@ type Config struct {
 	// Defaults to DefaultHeadroom. A single call between that part and the full
 	// limit is admitted when nothing else is on the books.
 	Headroom float64
+	// History corrects estimates by what earlier calls of the same model and agent
+	// label have used, and learns from each call. Share one between gates, and keep
+	// its Snapshot over restarts, so that the first calls after one are not guessed
+	// at. Defaults to moving averages of the gate's own, which follow a change
+	// within a few calls but know no quantiles and start with nothing.
+	History *usage.History
 	// Logger for what must not be a metric's label. Defaults to slog.Default.
 	// Prompts and answers are never logged.
 	Logger *slog.Logger
@@ -112,6 +119,9 @@ type Config struct {
 	// Retry says what an error means and how long to wait before a call is
 	// tried again. The zero value has the defaults of package retry.
 	Retry retry.Policy
+	// Statistic of History for which holds are made: how sure a hold is to cover
+	// what a call will use. Defaults to the 95th percentile.
+	Statistic usage.Statistic
 	// Slots is the number of requests in flight at a time. Required. Little's
 	// law is a guide: calls per second times seconds per call.
 	Slots int64
@@ -166,6 +176,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("ratelimited: Config.MaxWait is %v, must not be negative", *c.MaxWait)
 	case c.MaxWaiting < 0:
 		return fmt.Errorf("ratelimited: Config.MaxWaiting is %d, must not be negative", c.MaxWaiting)
+	case c.Statistic > usage.Mean:
+		return fmt.Errorf("ratelimited: Config.Statistic is %v, want P95, P50 or Mean", c.Statistic)
 	case c.Order > FIFO:
 		return fmt.Errorf("ratelimited: Config.Order is %d, want Fair or FIFO", c.Order)
 	case !utf8.ValidString(c.Name):

@@ -113,9 +113,9 @@ func NewGate(cfg Config) (*Gate, error) {
 		cfg: cfg, epoch: time.Now(), owner: owner, core: core,
 		classes:  make(map[string]int, len(cfg.Classes)),
 		failures: make(map[gate.ID]gate.Failure),
-		learner:  newLearner(cfg.AgentLabels),
 		scratch:  make([]int64, len(owner)), reported: make([]time.Time, len(owner)),
 	}
+	g.learner = newLearner(g, cfg.AgentLabels)
 	for _, d := range owner {
 		dim := &cfg.Profile.Dimensions[d]
 		g.count = append(g.count, newCounter(dim.Count))

@@ -149,6 +149,15 @@ func (m *genaiMeter[Req, Resp]) Estimate(req Req) usage.Usage {
 	return m.estimator.GenAI(read[[]*genai.Content](m.contents, p), read[*genai.GenerateContentConfig](m.config, p))
 }
 
+// OutputLimit is the limit of the output of all candidates together.
+func (m *genaiMeter[Req, Resp]) OutputLimit(req Req) int64 {
+	config := read[*genai.GenerateContentConfig](m.config, pointer(req))
+	if config == nil || config.MaxOutputTokens <= 0 {
+		return 0
+	}
+	return int64(config.MaxOutputTokens) * int64(max(config.CandidateCount, 1))
+}
+
 // Observe implements [Meter].
 func (m *genaiMeter[Req, Resp]) Observe(resp Resp) (usage.Usage, Progress) {
 	v := pointer(resp)

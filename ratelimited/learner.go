@@ -32,7 +32,8 @@ const other = "other"
 // learner keeps what calls of the same model and agent label have in common.
 // It is safe for concurrent use.
 type learner struct {
-	mu sync.RWMutex
+	gate *Gate
+	mu   sync.RWMutex
 	// mu guards all that follows.
 	models  labelSet
 	agents  labelSet
@@ -43,9 +44,11 @@ type partyKey struct{ model, agent string }
 
 // party is a model and an agent label, both bounded, and what was learned about
 // their calls: estimates are corrected by what such calls really used, estimate
-// × (mean ratio + margin × mean deviation), both moving averages.
+// × (mean ratio + margin × mean deviation), both moving averages; or as the
+// gate's History says, where it has one.
 type party struct {
 	partyKey
+	gate    *Gate
 	metrics partyMetrics
 
 	mu sync.Mutex
@@ -99,9 +102,9 @@ func (s *labelSet) admit(label string) string {
 	return label
 }
 
-func newLearner(agents int) *learner {
+func newLearner(g *Gate, agents int) *learner {
 	return &learner{
-		models: labelSet{max: maxModels}, agents: labelSet{max: agents},
+		gate: g, models: labelSet{max: maxModels}, agents: labelSet{max: agents},
 		parties: make(map[partyKey]*party),
 	}
 }
@@ -118,15 +121,18 @@ func (l *learner) party(model, agent string) *party {
 	defer l.mu.Unlock()
 	key := partyKey{l.models.admit(model), l.agents.admit(agent)}
 	if p = l.parties[key]; p == nil {
-		p = &party{partyKey: key}
+		p = &party{partyKey: key, gate: l.gate}
 		l.parties[key] = p
 	}
 	return p
 }
 
-// estimate corrects a raw estimate. The parts of input and output are left as
-// they are.
-func (p *party) estimate(raw usage.Usage) usage.Usage {
+// estimate corrects a raw estimate of a call whose output has a limit, or 0. The
+// parts of input and output are left as they are.
+func (p *party) estimate(raw usage.Usage, most int64) usage.Usage {
+	if p.gate.cfg.History != nil {
+		return p.factor().Apply(raw, most)
+	}
 	raw.Input = max(scale(raw.Input, p.input.factor()), raw.CachedInput, raw.CacheWrite)
 	raw.Output = max(scale(raw.Output, p.output.factor()), raw.Thoughts)
 	return raw
@@ -135,8 +141,29 @@ func (p *party) estimate(raw usage.Usage) usage.Usage {
 // learn learns from a call whose usage was reported, in parts and not as a total
 // only. mu is held.
 func (p *party) learn(raw estimate, actual *usage.Usage) {
+	if h := p.gate.cfg.History; h != nil {
+		h.Observe(p.model, p.agent, raw.over(usage.Usage{}), *actual, p.gate.now())
+		return
+	}
 	p.input.observe(raw.input, actual.Input)
 	p.output.observe(raw.output, actual.Output)
+}
+
+// factor is what the gate's History says.
+func (p *party) factor() usage.Factor {
+	return p.gate.cfg.History.Factor(p.model, p.agent, p.gate.cfg.Statistic, p.gate.now())
+}
+
+// factors tell how far estimates of input and output are corrected.
+func (p *party) factors() [2]float64 {
+	if p.gate.cfg.History == nil {
+		return [2]float64{p.input.factor(), p.output.factor()}
+	}
+	f := p.factor()
+	if f.Tokens > 0 {
+		return [2]float64{f.Input, f.Tokens}
+	}
+	return [2]float64{f.Input, f.Output}
 }
 
 // held counts how long an attempt held its slots.

@@ -38,5 +38,12 @@ type Meter[Req, Resp any] interface {
 	// Clamp returns a copy of req whose output is limited to maxOutput tokens,
 	// and true; or req itself and false if that is not possible or if it is
 	// limited to less already.
+	//
+	// A Meter may have a method OutputLimit(Req) int64, too: the limit that the
+	// request sets on its output in tokens, or 0. What was learned about the output
+	// of earlier calls is then never held beyond it.
 	Clamp(req Req, maxOutput int64) (Req, bool)
 }
+
+// outputLimiter is a Meter that knows the limit of a request's output.
+type outputLimiter[Req any] interface{ OutputLimit(req Req) int64 }

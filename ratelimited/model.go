@@ -48,6 +48,7 @@ type RateLimitedModel[Req, Resp any] struct {
 	inner   Model[Req, Resp]
 	gate    *Gate
 	meter   Meter[Req, Resp]
+	limits  outputLimiter[Req] // the same meter, or nil
 	opts    options
 	retries bool // false if an inner wrapper retries already
 	isNil   func(Resp) bool
@@ -151,8 +152,9 @@ func wrap[Req, Resp any](model Model[Req, Resp], gate *Gate, meter Meter[Req, Re
 			return nil, fmt.Errorf("ratelimited: WithBudgets: budget %d is nil", i)
 		}
 	}
+	limits, _ := meter.(outputLimiter[Req])
 	m := &RateLimitedModel[Req, Resp]{
-		inner: model, gate: gate, meter: meter, opts: o, retries: true,
+		limits: limits, inner: model, gate: gate, meter: meter, opts: o, retries: true,
 		isNil: nilTest[Resp](),
 	}
 	if t, ok := model.(interface{ UsesTransport() bool }); ok && t.UsesTransport() {
@@ -221,6 +223,14 @@ func (m *RateLimitedModel[Req, Resp]) GenerateContent(ctx context.Context, req R
 			m.calls.Put(c)
 		}
 	}
+}
+
+// limitOf is the limit that a request sets on its output, or 0.
+func (m *RateLimitedModel[Req, Resp]) limitOf(req Req) int64 {
+	if m.limits == nil || m.gate.cfg.History == nil {
+		return 0
+	}
+	return m.limits.OutputLimit(req)
 }
 
 // maxAttempts is how many attempts a record counts before it is used no more.

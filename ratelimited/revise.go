@@ -26,6 +26,7 @@ type revisable struct {
 	id         gate.ID    // zero until the call has its place
 	life       uint32     // how often it was listed
 	raw        estimate
+	most       int64       // limit of its output; 0 is none
 	held       usage.Usage // the corrected estimate that the gate holds or will take
 }
 
@@ -41,10 +42,10 @@ type revisions struct {
 
 // enlist corrects the raw estimate of a call by what was learned, and goes on
 // doing so until the call is withdrawn.
-func (p *party) enlist(r *revisable, raw usage.Usage) usage.Usage {
+func (p *party) enlist(r *revisable, raw usage.Usage, most int64) usage.Usage {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r.raw, r.held, r.id = estimateOf(raw), p.estimate(raw), gate.ID{}
+	r.raw, r.most, r.held, r.id = estimateOf(raw), most, p.estimate(raw, most), gate.ID{}
 	r.life++
 	head := &p.calls.list
 	if head.next == nil {
@@ -74,7 +75,7 @@ func (p *party) withdraw(r *revisable) usage.Usage {
 func (p *party) due() bool {
 	c := &p.calls
 	c.learned = min(c.learned+1, 1<<30)
-	at := [2]float64{p.input.factor(), p.output.factor()}
+	at := p.factors()
 	if !moved(at[0], c.at[0]) && !moved(at[1], c.at[1]) {
 		return false
 	}
@@ -98,6 +99,7 @@ type revision struct {
 	call *revisable
 	life uint32
 	raw  estimate
+	most int64
 	held usage.Usage
 }
 
@@ -112,7 +114,7 @@ func (g *Gate) revise(p *party) {
 	p.mu.Lock()
 	list := make([]revision, 0, p.calls.n)
 	for r := p.calls.list.next; r != &p.calls.list; r = r.next {
-		list = append(list, revision{r, r.life, r.raw, r.held})
+		list = append(list, revision{r, r.life, r.raw, r.most, r.held})
 	}
 	p.mu.Unlock()
 
@@ -122,7 +124,7 @@ func (g *Gate) revise(p *party) {
 	for i := range list {
 		r := &list[i]
 		before := r.raw.over(r.held)
-		r.held = p.estimate(before)
+		r.held = p.estimate(before, r.most)
 		g.admissionCosts(learned[i*n:(i+1)*n], &r.held)
 		g.admissionCosts(raw[i*n:(i+1)*n], &before)
 	}

@@ -1,17 +1,19 @@
 // Package usage says what a model call uses: the tokens that a provider
-// reported for it, normalised over providers, and an estimate of them before
-// the call is made.
+// reported for it, normalised over providers, an estimate of them before the
+// call is made, and what they are worth in credits and in money.
 //
 // A call has three moments. Before it, an [Estimator] says what the request
 // will probably use, so that the tokens can be reserved. While it runs, each
 // report of the provider becomes a [Usage] ([FromGenAI]) and is merged into
 // the earlier ones with [Usage.Max], because streamed reports are running
-// totals. After it, the merged Usage is what is settled.
+// totals. After it, the merged Usage is what is settled; a [Catalog] of prices
+// and weights of [Credits] turn it into what a customer is charged, and a
+// [History] learns from it how the next estimates must be corrected.
 //
-// Everything here is a pure function of its arguments: nothing does I/O, reads
-// the clock or keeps state, and all of it is safe for concurrent use as long
-// as nobody changes the request while it is being estimated. Prompt text is
-// measured, never stored, logged or put into an error.
+// Nothing here does I/O or reads the clock, and all but a Catalog and a History
+// are pure functions of their arguments. All of it is safe for concurrent use as
+// long as nobody changes the request while it is being estimated. Prompt text
+// is measured, never stored, logged or put into an error.
 package usage
 
 import (
