@@ -112,6 +112,9 @@ func New[Req, Resp any](model Model[Req, Resp], gate *Gate, opts ...Option) (*Ra
 	if m, ok := model.(interface{ Meter() Meter[Req, Resp] }); ok && !isNilValue(model) {
 		return wrap(model, gate, m.Meter(), o)
 	}
+	if !isNilValue(model) {
+		o.estimator.Model = model.Name() // media cost what they do at that model
+	}
 	meter, err := newGenAIMeter[Req, Resp](o.estimator)
 	if err != nil {
 		return nil, err

@@ -10,11 +10,11 @@ import (
 // an [Estimator] is not told otherwise.
 const DefaultTypicalOutput = 1024
 
-// Estimator says what a Gemini request will probably use, before it is sent.
-// It is a first guess, made in microseconds and without a call; whoever sees
-// the real usage afterwards should correct for the ratio of the two.
+// Estimator says what a request will probably use, before it is sent. It is a
+// first guess, made in microseconds and without a call; whoever sees the real
+// usage afterwards should correct for the ratio of the two.
 //
-// What it counts, in tokens:
+// What it counts, in tokens, for Gemini, and for a model that is not known:
 //
 //   - text by [EstimateText], and 1 for each content and for the system
 //     instruction; function calls and responses, code and its results, tool
@@ -23,16 +23,18 @@ const DefaultTypicalOutput = 1024
 //     2,240 at ultra high resolution). Earlier models charge 258 for each tile
 //     of 768 pixels, so four tiles are covered
 //   - a PDF: 560 a page (280 at low, 1,120 at high resolution). A file that is
-//     sent inline is taken to have a page for each 25,000 bytes, at most the
-//     1,000 pages that the API accepts
-//   - audio: 32 a second. Inline audio is taken to have 8,000 bytes a second
-//     (64 kbit/s), WAV and other raw formats 32,000 (16 bits, mono, 16 kHz)
+//     sent inline has its [PDFPages], at most the 1,000 pages that the API
+//     accepts; where it does not show them, a page for each 25,000 bytes
+//   - audio: 32 a second. Inline audio has its [AudioSeconds]; where it does not
+//     say, it is taken to have 8,000 bytes a second (64 kbit/s), WAV and other
+//     raw formats 32,000 (16 bits, mono, 16 kHz)
 //   - video: 258 a frame at one frame a second (70 at low, 280 at high
 //     resolution) and 32 a second of sound; Gemini 3 charges 70 a frame by
 //     default. Frame rate and clip are taken from the part's VideoMetadata; a
-//     video without a clip that is sent inline is taken to have 125,000 bytes
-//     a second (1 Mbit/s)
-//   - other text sent inline, such as CSV: as text; other types: like a PDF
+//     video without a clip that is sent inline has its [VideoSeconds], or else is
+//     taken to have 125,000 bytes a second (1 Mbit/s)
+//   - other text sent inline, such as CSV: as text; other types: like a PDF that
+//     does not show its pages
 //   - a file behind a URI, whose size the request does not tell: one image, 10
 //     PDF pages, 5 minutes of audio, 1 minute of video or, for text and other
 //     types, 10,000
@@ -49,9 +51,32 @@ const DefaultTypicalOutput = 1024
 // context) will add to the prompt is not counted, nor are thoughts beyond
 // TypicalOutput.
 //
+// With a Model these figures are those of the model: images by
+// [GeminiImageTokens], [OpenAIImageTokens] or [AnthropicImageTokens], with the
+// size that their header shows; up to Gemini 2.5 a page is 258 and a frame 258,
+// or 66 at low resolution; from Gemini 3 on a frame is 70; text and JSON by the
+// model's [Family]. At OpenAI and Anthropic a content is 4, the request 3 more
+// (by OpenAI's cookbook for chats; Anthropic's is not published and taken for
+// the same), a page of a PDF is what OpenAI's guide makes of its image and 800
+// for its text, or 2,350 at Anthropic, and audio is 10 a second at OpenAI.
+//
 // The zero Estimator is ready to use. It is a plain value and safe for
-// concurrent use.
+// concurrent use, if its Tokenizer is.
 type Estimator struct {
+	// Model is the name of the model that requests are for, such as
+	// "gemini-2.5-flash", "gpt-5-mini" or "claude-opus-4-7"; case and a prefix of
+	// the provider do not matter. "" or a name that [FamilyOf] does not know is
+	// for requests to several or to unknown models of Gemini, and counts the
+	// dearer of what those charge.
+	Model string
+
+	// Tokenizer counts the texts of requests exactly, where it is not nil: the
+	// contents, the system instruction, and strings in arguments, schemas and
+	// descriptions, of these the first megabyte; what JSON puts around strings,
+	// and media, stay estimates. It is for the vocabulary of the Model, which is
+	// not checked.
+	Tokenizer Tokenizer
+
 	// TypicalOutput is how many tokens one answer is expected to have, thoughts
 	// inside. 0 means DefaultTypicalOutput.
 	TypicalOutput int64
@@ -74,8 +99,9 @@ func (e Estimator) Validate() error {
 	return nil
 }
 
-// GenAI estimates a request to the Gemini API or Vertex AI. Nil contents,
-// parts and config count as nothing; MaxOutputTokens and CandidateCount of 0
+// GenAI estimates a request in the form of the Gemini API and Vertex AI, which
+// agent frameworks also use for other providers' models. Nil contents, parts
+// and config count as nothing; MaxOutputTokens and CandidateCount of 0
 // and below count as unset. The result is flagged [Estimated].
 //
 // Text costs one pass and no allocation. Schemas and arguments are walked to a
@@ -83,14 +109,14 @@ func (e Estimator) Validate() error {
 // practice only a value that contains itself, is counted without being looked
 // at. No method of a value is called. The request is only read.
 func (e Estimator) GenAI(contents []*genai.Content, config *genai.GenerateContentConfig) Usage {
-	m := meter{work: maxWork}
+	m := e.meter()
 	output, candidates := e.TypicalOutput, int64(1)
 	if output <= 0 {
 		output = DefaultTypicalOutput
 	}
 	var cached int64
 	if config != nil {
-		m.resolution = string(config.MediaResolution)
+		m.resolution = config.MediaResolution
 		m.config(config)
 		if config.CachedContent != "" {
 			cached = max(e.CachedContent, 0)
@@ -109,11 +135,35 @@ func (e Estimator) GenAI(contents []*genai.Content, config *genai.GenerateConten
 	}
 }
 
+// meter is an empty meter for requests to the Model.
+func (e Estimator) meter() meter {
+	m := meter{work: maxWork, exactWork: maxExact, model: e.Model, tokenizer: e.Tokenizer}
+	m.family, _ = FamilyOf(e.Model)
+	if m.family == Gemini {
+		m.generation = geminiGeneration(e.Model)
+		return m
+	}
+	m.add(requestCost)
+	return m
+}
+
+// What OpenAI adds around a chat, in thousandths of a token: OpenAI's cookbook,
+// "How to count tokens with tiktoken". The text of the role is one of them.
+const (
+	requestCost = 3 * token
+	messageCost = 4 * token
+)
+
 // meter adds up the cost of one request, in thousandths of a token.
 type meter struct {
 	cost       int64
-	work       int    // what may still be spent on walking values; see enter
-	resolution string // of media, for the whole request
+	work       int                   // what may still be spent on walking values; see enter
+	resolution genai.MediaResolution // of media, for the whole request
+	model      string
+	family     Family // of the model
+	generation int    // of a model of Gemini, 0 if not known
+	tokenizer  Tokenizer
+	exactWork  int // bytes of walked values that the tokenizer may still read
 }
 
 // add adds a cost.
@@ -123,7 +173,30 @@ func (m *meter) add(cost int64) { m.cost = satAdd(m.cost, cost) }
 func (m *meter) addTokens(n int64) { m.add(satMul(n, token)) }
 
 // text adds a text of the request.
-func (m *meter) text(s string) { m.add(textCost(s)) }
+func (m *meter) text(s string) {
+	if m.tokenizer == nil || s == "" || !m.exact(s) {
+		m.add(familyCost(m.family, s))
+	}
+}
+
+// bytes adds a text of the request that is there as bytes.
+func (m *meter) bytes(data []byte) {
+	if m.tokenizer != nil {
+		m.text(string(data))
+		return
+	}
+	m.add(familyCost(m.family, data))
+}
+
+// exact adds what the tokenizer counts, and reports whether it could.
+func (m *meter) exact(s string) bool {
+	n, err := m.tokenizer.Count(s)
+	if err != nil || n < 0 {
+		return false
+	}
+	m.addTokens(n)
+	return true
+}
 
 // config adds what a config sends beside the contents.
 func (m *meter) config(c *genai.GenerateContentConfig) {
@@ -179,12 +252,16 @@ func beginsTurn(c *genai.Content) bool {
 	return false
 }
 
-// content adds the parts of a content, and one token for the content itself.
+// content adds the parts of a content, and what the content itself costs.
 func (m *meter) content(c *genai.Content) {
 	if c == nil || len(c.Parts) == 0 {
 		return
 	}
-	m.add(token)
+	if m.family == Gemini {
+		m.add(token)
+	} else {
+		m.add(messageCost)
+	}
 	for _, p := range c.Parts {
 		if p != nil {
 			m.part(p)

@@ -27,13 +27,15 @@ const (
 // at a value takes valueWork, ranging over a map by reflection mapWork more,
 // reading a text textWork and its length. Both bounds are out of reach of what
 // a provider accepts as a request; they stop the walk over a value that
-// contains itself. What is left then is counted without being looked at.
+// contains itself. What is left then is counted without being looked at. A
+// tokenizer, which is slower, is asked for the first maxExact bytes of texts.
 const (
 	maxDepth  = 64
 	maxWork   = 16 << 20
 	valueWork = 64
 	mapWork   = 512
 	textWork  = 8
+	maxExact  = 1 << 20
 )
 
 // enter reports whether one more value may be looked at. If not, it has been
@@ -271,7 +273,13 @@ func walkText[T string | []byte](m *meter, s T) {
 		return
 	}
 	m.work -= textWork + len(s)
-	m.add(textCost(s))
+	if m.tokenizer != nil && len(s) > 0 && m.exactWork >= len(s) {
+		m.exactWork -= len(s)
+		if m.exact(string(s)) {
+			return
+		}
+	}
+	m.add(familyCost(m.family, s))
 }
 
 // key adds the key of a member, and what separates it from its value and from
@@ -326,15 +334,15 @@ func (m *meter) bound(key string, f *float64) {
 
 func (m *meter) integer(n int64) {
 	var buf [24]byte
-	m.add(textCost(strconv.AppendInt(buf[:0], n, 10)))
+	m.add(familyCost(m.family, strconv.AppendInt(buf[:0], n, 10)))
 }
 
 func (m *meter) unsigned(n uint64) {
 	var buf [24]byte
-	m.add(textCost(strconv.AppendUint(buf[:0], n, 10)))
+	m.add(familyCost(m.family, strconv.AppendUint(buf[:0], n, 10)))
 }
 
 func (m *meter) float(f float64, bits int) {
 	var buf [32]byte
-	m.add(textCost(strconv.AppendFloat(buf[:0], f, 'g', -1, bits)))
+	m.add(familyCost(m.family, strconv.AppendFloat(buf[:0], f, 'g', -1, bits)))
 }

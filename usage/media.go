@@ -8,10 +8,26 @@ import (
 	"google.golang.org/genai"
 )
 
-// What media cost, in tokens. The figures by resolution are in rateOf; their
-// sources and the reasons for the assumptions in the manual of [Estimator].
+// What media cost, in tokens, beside what is in media_image.go. The sources of
+// what is not explained here, and the reasons for the assumptions, are in the
+// manual of [Estimator].
 const (
-	audioPerSecond = 32
+	audioPerSecond   = 32
+	gemini3Frame     = 70
+	gemini3FrameHigh = 280
+
+	// OpenAI: a token for each 100 ms of what a user says (guide "Realtime
+	// costs"); a page of a PDF is sent as its text and as an image, here of
+	// 600 words and of A4 at 124 dpi, which are assumptions.
+	openAIAudioPerSecond = 10
+	openAIPageText       = 800
+	openAIPageWidth      = 1024
+	openAIPageHeight     = 1448
+
+	// Anthropic: a page of a PDF, text and image; a public measurement over
+	// many files with Claude 5.5. Anthropic's page "PDF support" says 1,500 to
+	// 3,000 for the text.
+	claudePage = 2350
 
 	// Assumptions about what is sent inline, in bytes.
 	pdfPageBytes      = 25_000
@@ -73,33 +89,88 @@ func mediumOf(mimeType string) medium {
 	return otherMedium
 }
 
-// rate is what one image, one page of a PDF and one frame of a video cost at a
-// resolution, in tokens.
-type rate struct{ image, page, frame int64 }
+// rate is what one page of a PDF and one frame of a video cost, in tokens.
+type rate struct{ page, frame int64 }
 
-// rateOf gives the rates of a media resolution, which is that of the part or
-// else that of the request; unknown ones are the default. p may be nil.
-func (m *meter) rateOf(p *genai.Part) rate {
-	resolution := m.resolution
+// resolutionOf is the media resolution of a part, or else of the request, and
+// the number of tokens that the part asks for, or 0. p may be nil.
+func (m *meter) resolutionOf(p *genai.Part) (resolution genai.MediaResolution, tokens int64) {
 	if p != nil && p.MediaResolution != nil {
 		if n := p.MediaResolution.NumTokens; n != nil && *n > 0 {
-			return rate{int64(*n), int64(*n), int64(*n)}
+			tokens = int64(*n)
 		}
 		if level := p.MediaResolution.Level; level != "" && level != genai.PartMediaResolutionLevelMediaResolutionUnspecified {
-			resolution = string(level)
+			return genai.MediaResolution(level), tokens
 		}
 	}
-	switch genai.PartMediaResolutionLevel(resolution) {
-	case genai.PartMediaResolutionLevelMediaResolutionLow:
-		return rate{image: 280, page: 280, frame: 70}
-	case genai.PartMediaResolutionLevelMediaResolutionMedium:
-		return rate{image: 560, page: 560, frame: 258}
-	case genai.PartMediaResolutionLevelMediaResolutionHigh:
-		return rate{image: 1120, page: 1120, frame: 280}
-	case genai.PartMediaResolutionLevelMediaResolutionUltraHigh:
-		return rate{image: 2240, page: 1120, frame: 280}
+	return m.resolution, tokens
+}
+
+// rateOf gives the rates of a part; unknown resolutions are the default. p may
+// be nil.
+func (m *meter) rateOf(p *genai.Part) rate {
+	resolution, tokens := m.resolutionOf(p)
+	if tokens > 0 {
+		return rate{tokens, tokens}
 	}
-	return rate{image: 1120, page: 560, frame: 258}
+	r := rate{page: gemini3Medium, frame: geminiTile}
+	switch resolution {
+	case genai.MediaResolutionLow:
+		r = rate{page: gemini3Low, frame: gemini3Frame}
+	case genai.MediaResolutionHigh, ultraHigh:
+		r = rate{page: gemini3High, frame: gemini3FrameHigh}
+	}
+	switch {
+	case m.family == OpenAI:
+		r.page = openAIPageText + OpenAIImageTokens(m.model, openAIPageWidth, openAIPageHeight, detailOf(resolution))
+	case m.family == Anthropic:
+		r.page = claudePage
+	case m.generation >= 3 && r.frame == geminiTile:
+		r.frame = gemini3Frame
+	case m.generation > 0 && m.generation < 3:
+		r = rate{page: geminiTile, frame: geminiTile}
+		if resolution == genai.MediaResolutionLow {
+			r.frame = geminiLow
+		}
+	}
+	return r
+}
+
+// detailOf is a media resolution as OpenAI's detail.
+func detailOf(resolution genai.MediaResolution) string {
+	switch resolution {
+	case genai.MediaResolutionLow:
+		return "low"
+	case genai.MediaResolutionMedium, genai.MediaResolutionHigh:
+		return "high"
+	case ultraHigh:
+		return "original"
+	}
+	return "auto"
+}
+
+// image adds an image of w × h pixels, 0 if the size is not known.
+func (m *meter) image(w, h int, p *genai.Part) {
+	resolution, tokens := m.resolutionOf(p)
+	switch {
+	case tokens > 0:
+	case m.family == OpenAI:
+		tokens = OpenAIImageTokens(m.model, w, h, detailOf(resolution))
+	case m.family == Anthropic:
+		tokens = AnthropicImageTokens(m.model, w, h)
+	default:
+		tokens = GeminiImageTokens(m.model, w, h, resolution)
+	}
+	m.addTokens(tokens)
+}
+
+// sound adds sound of a length in seconds, begun ones included.
+func (m *meter) sound(seconds int64) {
+	perSecond := int64(audioPerSecond)
+	if m.family == OpenAI {
+		perSecond = openAIAudioPerSecond
+	}
+	m.addTokens(satMul(seconds, perSecond))
 }
 
 // blob adds media that are sent inline. p is the part that they are in, or nil.
@@ -108,17 +179,28 @@ func (m *meter) blob(mimeType string, data []byte, p *genai.Part) {
 	if size == 0 {
 		return
 	}
-	switch mediumOf(mimeType) {
+	switch medium := mediumOf(mimeType); medium {
 	case textMedium:
-		m.add(textCost(data))
+		m.bytes(data)
 	case imageMedium:
-		m.addTokens(m.rateOf(p).image)
-	case audioMedium:
-		m.addTokens(satMul(ceilDiv(size, audioSecondBytes), audioPerSecond))
-	case rawAudioMedium:
-		m.addTokens(satMul(ceilDiv(size, rawSecondBytes), audioPerSecond))
+		w, h, _ := ImageSize(data)
+		m.image(w, h, p)
+	case audioMedium, rawAudioMedium:
+		if seconds, ok := AudioSeconds(data, mimeType); ok {
+			m.sound(int64(math.Ceil(seconds)))
+		} else if medium == rawAudioMedium {
+			m.sound(ceilDiv(size, rawSecondBytes))
+		} else {
+			m.sound(ceilDiv(size, audioSecondBytes))
+		}
 	case videoMedium:
-		m.video(ceilDiv(size, videoSecondBytes), p)
+		seconds, ok := VideoSeconds(data)
+		if !ok {
+			seconds = float64(ceilDiv(size, videoSecondBytes))
+		}
+		m.video(int64(math.Ceil(seconds)), p)
+	case pdfMedium:
+		m.addTokens(satMul(min(PDFPages(data), pdfPagesMax), m.rateOf(p).page))
 	default:
 		m.addTokens(satMul(min(ceilDiv(size, pdfPageBytes), pdfPagesMax), m.rateOf(p).page))
 	}
@@ -128,9 +210,9 @@ func (m *meter) blob(mimeType string, data []byte, p *genai.Part) {
 func (m *meter) file(mimeType string, p *genai.Part) {
 	switch mediumOf(mimeType) {
 	case imageMedium:
-		m.addTokens(m.rateOf(p).image)
+		m.image(0, 0, p)
 	case audioMedium, rawAudioMedium:
-		m.addTokens(fileAudioSeconds * audioPerSecond)
+		m.sound(fileAudioSeconds)
 	case videoMedium:
 		m.video(fileVideoSeconds, p)
 	case pdfMedium:
