@@ -49,7 +49,7 @@ func (b *TokenBudget) Revise(now time.Time, h Hold, cost int64) Hold {
 		return Hold{}
 	case h.cost == 0:
 		return b.Take(now, cost)
-	case h.mark <= b.told:
+	case h.mark <= b.told, h.mark <= b.lowered && cost < h.cost:
 		cost = min(cost, h.cost+math.MaxInt64-b.open)
 		b.open += cost - h.cost
 		h.cost = cost
@@ -124,11 +124,13 @@ func (b *TokenBudget) refundRaised(mark, units int64) (firstMark, rest int64) {
 
 // Lower tells that no more than left units of the limit can be left, beside what
 // is held: the provider says so. What is missing from the books is booked as if
-// it had been used just now. left may be negative; nothing is ever raised.
+// it had been used just now, and what the open holds turn out not to need does not
+// come back: what is left is what the provider says. left may be negative; nothing
+// is ever raised.
 func (b *TokenBudget) Lower(now time.Time, left int64, _ time.Duration) {
 	b.refill(now)
 	if over := b.bookable(satSub(b.level, left)); over > 0 {
-		b.charge(over, 0)
+		b.lowered = b.charge(over, 0)
 	}
 }
 

@@ -85,6 +85,7 @@ type TokenBudget struct {
 	// (capacity − level)·window − part.
 	missing charges
 	raised  map[int64]raise // by mark: the holds that were charged in parts
+	lowered int64           // the mark from which on refunds count; see Lower
 	told    int64           // the mark at which all holds were known to be counted; see Emptied
 }
 
@@ -246,7 +247,7 @@ func (b *TokenBudget) Counted(_ time.Time, h Hold) Hold { return h }
 // Settle implements [Limiter].
 func (b *TokenBudget) Settle(now time.Time, h Hold, actual int64) {
 	actual = max(actual, 0)
-	if h.cost > 0 && h.mark <= b.told {
+	if h.cost > 0 && (h.mark <= b.told || h.mark <= b.lowered && actual < h.cost) {
 		actual = h.cost
 	}
 	if actual == h.cost { // takes no time into account

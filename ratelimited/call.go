@@ -62,7 +62,7 @@ type modelCall[Req, Resp any] struct {
 	started  time.Duration // when the permit was granted, after the gate's epoch
 	heldFor  time.Duration // how long the slot was held, once the answer is complete
 	seen     usage.Usage   // maximum of the reports
-	output   int64         // estimated output of the items without a report
+	output   int64         // estimated output of the items since the last report
 	first    *usage.Usage  // what was settled, if more was reported later; else nil
 	left     *abandonment  // set by whoever abandoned the call
 	written  *time.Timer   // set and stopped by the HTTP client's goroutine, too
@@ -320,8 +320,9 @@ func (c *modelCall[Req, Resp]) see(u usage.Usage) {
 	case u.Has(usage.Estimated):
 		c.output += min(max(u.Output, 0), maxOutput)
 	case c.seen == usage.Usage{}:
-		c.seen = u.Clamp()
+		c.seen, c.output = u.Clamp(), 0
 	default:
+		c.output = 0
 		seen := c.seen.Max(u.Clamp()).Clamp()
 		if c.settled && c.first == nil && seen != c.seen {
 			first := c.actual()

@@ -303,3 +303,51 @@ func TestHangingUpIsNotFree(t *testing.T) {
 		l.expect(t, 0, l.spent)
 	})
 }
+
+// Some providers report the input, and next to no output, when an answer begins.
+func TestAStreamBrokenOffAfterAnEarlyReportIsChargedTheOutputSeenSince(t *testing.T) {
+	for name, c := range map[string]struct {
+		typical, late int64
+		want          int64
+	}{
+		"within the hold":     {1000, 0, 20 + 1 + 3*40},
+		"at most the hold":    {50, 0, 20 + 50},
+		"until the next one":  {1000, 90, 20 + 90},
+		"never below reports": {50, 90, 20 + 90},
+	} {
+		bubbleRun(t, "case", name, func(t *testing.T) {
+			g := newGate(t, ratelimited.Config{Slots: 1, Headroom: 1})
+			l := &ledger{}
+			f := &fakeLLM{play: func(_ context.Context, _ int, yield yields) {
+				begun := &LLMResponse{Partial: true, UsageMetadata: used(20, 1)}
+				more := yield(begun, nil)
+				for range 3 {
+					more = more && yield(&LLMResponse{Partial: true, AvgLogprobs: 40}, nil)
+				}
+				if c.late > 0 {
+					more = more && yield(&LLMResponse{Partial: true, UsageMetadata: used(20, int32(c.late))}, nil)
+				}
+				_ = more && yield(nil, errBroken)
+			}}
+			llm, err := ratelimited.NewMetered(f, g, sizedMeter{fixedMeter{20, c.typical}}, ratelimited.WithBudgets(l))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range llm.GenerateContent(t.Context(), hello(), true) {
+			}
+			l.expect(t, 0, c.want)
+			mustBeIdle(t, g)
+		})
+	}
+}
+
+// sizedMeter estimates the output of an item without a report by a field that no
+// test needs otherwise.
+type sizedMeter struct{ fixedMeter }
+
+func (m sizedMeter) Observe(r *LLMResponse) (usage.Usage, ratelimited.Progress) {
+	if r.AvgLogprobs > 0 {
+		return usage.Usage{Output: int64(r.AvgLogprobs), Flags: usage.Estimated}, ratelimited.More
+	}
+	return m.fixedMeter.Observe(r)
+}

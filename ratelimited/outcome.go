@@ -87,7 +87,8 @@ const (
 
 // bill decides what the call is charged:
 //
-//	usage was reported                      the maximum of the reports, for everybody
+//	usage was reported                      the maximum of the reports, for everybody; if it was broken off
+//	                                        later, and the output seen since, at most the hold
 //	denied by us, or not sent               nothing
 //	refused by the provider                 gate: what the profile says; customers: nothing
 //	sent, ended before the first item       the input estimate (customers: see WithReleaseInterrupted)
@@ -101,6 +102,11 @@ func (c *modelCall[Req, Resp]) bill() bill {
 	switch {
 	case !c.seen.IsZero():
 		b.provider = c.actual()
+		if c.answered == More && c.output > 0 { // the report was of what came before
+			reported := b.provider.Output
+			b.provider.Output = max(reported, min(reported+c.output, c.Usage.Output))
+			b.provider.Flags |= usage.Estimated
+		}
 		b.customer = b.provider
 		switch {
 		case !c.settled:

@@ -20,6 +20,9 @@ type window interface {
 	fits(now time.Duration, amount int64) time.Duration
 	// count counts amount at now, whether it fits or not.
 	count(now time.Duration, amount int64)
+	// left returns what could be counted at now; negative where more was counted
+	// than the limit.
+	left(now time.Duration) int64
 }
 
 // sliding is an exact log of the last length of time.
