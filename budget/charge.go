@@ -25,7 +25,7 @@ type charge struct {
 // newer one: when that was made, the bucket may have been full.
 //
 // The zero value is the list of a full bucket. There are at most as many charges
-// as open holds, and one.
+// as open holds, and one; a hold that was raised counts once more for each time.
 type charges struct {
 	// list[head:] are the charges from the oldest to the newest, with
 	// increasing marks. Only the newest may have no holds: any other such charge

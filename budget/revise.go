@@ -92,14 +92,16 @@ func (b *TokenBudget) Revise(now time.Time, h Hold, cost int64) Hold {
 	return h
 }
 
-// Emptied is Lower for a provider that has counted all that was taken so far, at
-// what it really costs, and has no more than left units. If the books say more,
-// the holds were too small, or others have used it. Either way, what the open
-// holds are settled to or revised to makes no difference any more.
-func (b *TokenBudget) Emptied(now time.Time, left int64) {
+// Emptied is Lower for a provider that has refused the call of a hold, because no
+// more than left units are left: it has counted all that was taken before, at what
+// it really costs. If the books say more, those holds were too small, or others
+// have used it. Either way, what such holds are settled to or revised to makes no
+// difference any more.
+func (b *TokenBudget) Emptied(now time.Time, h Hold, left int64) {
 	b.refill(now)
-	if over := b.bookable(satSub(b.level, left)); over > 0 {
-		b.told = b.charge(over, 0)
+	if over := b.bookable(satSub(b.level, left)); over > 0 && h.cost > 0 {
+		b.charge(over, 0)
+		b.told = max(b.told, h.mark)
 	}
 }
 

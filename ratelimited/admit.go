@@ -36,6 +36,12 @@ func (g *Gate) takeIn(ctx context.Context, r *request, revised *revisable, p *pl
 		u := r.raw.over(r.Usage)
 		g.admissionCosts(raw, &u)
 	}
+	if revised != nil { // a model's call, whose limit is known
+		g.keepLimit(n, r.Usage, revised.most, false)
+		if raw != nil {
+			g.keepLimit(raw, r.raw.over(r.Usage), revised.most, false)
+		}
+	}
 	e := entry{
 		flow: r.Flow, request: r.Request, since: r.since, deadline: r.deadline,
 		slots: r.slots(), revised: revised, class: r.class, byContext: r.byContext,

@@ -36,9 +36,11 @@ type modelCall[Req, Resp any] struct {
 	shared   bool  // another goroutine knows the call: mu must be held
 	stopped  bool  // the consumer wants no more
 	returned bool  // the model's sequence has come to its end
+	probes   int32 // the attempts that found the provider down
 	finished int32 // the last attempt that is to yield no more, of this call or one before
 	earlier  int32 // the attempts of the calls that had the record before
 	request        // with the estimate that is held
+	most     int64 // limit of its output; 0 is none
 	party    *party
 	revised  *revisable  // the call in the party's list
 	id       gate.ID     // of the permit
@@ -123,7 +125,8 @@ func (c *modelCall[Req, Resp]) run(req Req) {
 	c.Slots = m.opts.slots
 	l := g.fill(c.ctx, &c.Call)
 	c.party = m.party(name, c.Agent)
-	c.raw, c.Usage = estimateOf(raw), c.party.enlist(c.revised, raw, m.limitOf(req))
+	c.most = m.limitOf(req)
+	c.raw, c.Usage = estimateOf(raw), c.party.enlist(c.revised, raw, c.most)
 
 	defer c.leave()
 	if err := g.resolve(&c.request); err != nil {
@@ -286,6 +289,7 @@ func (c *modelCall[Req, Resp]) observe(resp Resp) {
 	var used usage.Usage
 	if complete {
 		c.answered = progress
+		c.Usage = c.party.withdraw(c.revised) // it is not revised any more
 		c.heldFor = now - c.started
 		if c.settled = !c.seen.IsZero(); c.settled {
 			used = c.actual()
@@ -299,7 +303,7 @@ func (c *modelCall[Req, Resp]) observe(resp Resp) {
 	default:
 		var buf costs
 		n := buf.of(g)
-		g.settledCosts(n, &used)
+		c.settledCosts(n, &used)
 		c.permit().progress(g.epoch.Add(now), first, complete, n)
 		c.bookAccounts(settle, used)
 		c.lock()
@@ -311,6 +315,14 @@ func (c *modelCall[Req, Resp]) observe(resp Resp) {
 			g.exit()
 		}
 	}
+}
+
+// settledCosts turns what the call used into units, of which the limit of its
+// output stays counted where the provider keeps it.
+func (c *modelCall[Req, Resp]) settledCosts(costs []int64, u *usage.Usage) {
+	g := c.m.gate
+	g.settledCosts(costs, u)
+	g.keepLimit(costs, *u, c.most, true)
 }
 
 // see takes in what an item says about usage. mu is held.
@@ -347,8 +359,14 @@ func (c *modelCall[Req, Resp]) refusal(err error) *repetition {
 	runs := c.phase == granted
 	c.unlock()
 	if runs {
-		c.learnRefusal(v)
-		if delay, ok := c.again(v); ok {
+		if c.learnRefusal(v, refusal{answered: c.refused}) {
+			// It only found out that the provider is down: its attempt does not count, and
+			// the pause is its backoff.
+			c.probes++
+			if c.m.retries {
+				return &repetition{0, err}
+			}
+		} else if delay, ok := c.again(v); ok {
 			return &repetition{delay, err}
 		}
 	}
@@ -379,16 +397,18 @@ func (c *modelCall[Req, Resp]) broken(err error) {
 	}
 	c.unlock()
 	if runs {
-		c.learnRefusal(v)
+		c.learnRefusal(v, refusal{begun: true})
 	}
 	c.finish()
 }
 
-// learnRefusal tells the gate what an error means for all callers. The error's
-// text is not logged: a provider may quote the prompt in it.
-func (c *modelCall[Req, Resp]) learnRefusal(v retry.Verdict) {
+// learnRefusal tells the gate what an error means for all callers, and reports
+// whether the provider is down, so that calls wait. The error's text is not
+// logged: a provider may quote the prompt in it.
+func (c *modelCall[Req, Resp]) learnRefusal(v retry.Verdict, r refusal) (paused bool) {
 	g := c.m.gate
-	c.permit().refused(v, c.deadline != never)
+	r.bounded = c.deadline != never
+	paused = c.permit().refused(v, r)
 	g.metrics.throttled(c.party, c.class, v)
 	if log := g.cfg.Logger; log.Enabled(c.ctx, slog.LevelDebug) {
 		log.LogAttrs(c.ctx, slog.LevelDebug, "ratelimited: the provider did not serve a call",
@@ -397,6 +417,7 @@ func (c *modelCall[Req, Resp]) learnRefusal(v retry.Verdict) {
 			slog.Int("attempt", int(c.attempts-c.earlier)), slog.String("verdict", v.Class.String()),
 			slog.String("limits", v.Resources.String()), slog.Bool("per_day", v.PerDay), slog.Duration("hint", v.Hint))
 	}
+	return paused
 }
 
 // again tells whether a refused call may be sent once more, and after what
@@ -407,7 +428,7 @@ func (c *modelCall[Req, Resp]) again(v retry.Verdict) (time.Duration, bool) {
 	if !c.m.retries {
 		return 0, false
 	}
-	delay, ok := g.cfg.Retry.Delay(v, int(c.attempts-c.earlier))
+	delay, ok := g.cfg.Retry.Delay(v, int(c.attempts-c.earlier-c.probes))
 	if !ok {
 		return 0, false
 	}
@@ -448,11 +469,8 @@ func (c *modelCall[Req, Resp]) requeue(delay time.Duration) error {
 	g := c.m.gate
 	var buf costs
 	n := buf.of(g)
-	c.lock()
-	held := c.Usage
-	c.unlock()
 	if c.refused {
-		g.failedCosts(n, held)
+		g.failedCosts(n, c.party.holds(c.revised))
 	}
 	c.lock()
 	c.phase = inLine

@@ -106,3 +106,23 @@ func (g *Gate) failedCosts(costs []int64, u usage.Usage) {
 		}
 	}
 }
+
+// keepLimit counts, in the dimensions that keep it, the limit of a call's output
+// and not its estimate u. Costs that are higher stay where atLeast is set.
+func (g *Gate) keepLimit(costs []int64, u usage.Usage, limit int64, atLeast bool) {
+	if !g.keeps {
+		return
+	}
+	for i, d := range g.owner {
+		dim := &g.cfg.Profile.Dimensions[d]
+		if !dim.KeepsLimit {
+			continue
+		}
+		u.Output = max(limit, 0)
+		cost := max(0, dim.Count(u))
+		if atLeast {
+			cost = max(cost, costs[i])
+		}
+		costs[i] = cost
+	}
+}

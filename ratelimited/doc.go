@@ -53,9 +53,11 @@
 // for every caller until it lapses; then one call tries, and the others follow
 // when it is answered. Each burst of refusals lowers the rate a little, and time
 // restores it. An overloaded provider gets fewer calls at a time. One that refuses
-// call after call is down: then calls that are bounded in how long they wait (by
-// MaxWait or their context's deadline) wait for its end, while one of them at a
-// time tries, after pauses of some seconds at most. The others fail at once.
+// call after call is down: where calls are bounded in how long they wait (by
+// MaxWait or their context's deadline) they then wait for the end of that, while
+// one at a time tries, after pauses of some seconds; to have tried costs a call
+// none of its attempts. Without such a bound a call that is refused is not kept
+// waiting for an outage that may take hours.
 //
 // # Who is who
 //

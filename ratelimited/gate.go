@@ -35,6 +35,7 @@ type Gate struct {
 	count   []counter // per limit of the core
 	settle  []counter
 	foreign bool // functions of the caller's run after a call has read the clock
+	keeps   bool // a dimension keeps the limit of a call's output
 	plain   bool // all that admission needs of a call is its flow and its costs
 	metrics *metrics
 	learner *learner
@@ -119,6 +120,7 @@ func NewGate(cfg Config) (*Gate, error) {
 	for _, d := range owner {
 		dim := &cfg.Profile.Dimensions[d]
 		g.count = append(g.count, newCounter(dim.Count))
+		g.keeps = g.keeps || dim.KeepsLimit
 		if dim.Settle != nil {
 			g.settle = append(g.settle, newCounter(dim.Settle))
 		} else {

@@ -192,7 +192,7 @@ func (c *modelCall[Req, Resp]) abandon() {
 	c.mu.Unlock()
 	defer func() {
 		if p := recover(); p != nil { // nobody above could meet it
-			c.m.gate.cfg.Logger.Error("ratelimited: a function of the profile panicked; the call is charged its estimate",
+			c.m.gate.cfg.Logger.Error("ratelimited: a function of the profile panicked at the end of a call; what it could not count is charged at its estimate",
 				slog.String("gate", c.m.gate.Name()), slog.Any("panic", p))
 		}
 		c.mu.Lock()
@@ -284,13 +284,13 @@ func (c *modelCall[Req, Resp]) pay(b *bill, abandoned bool) {
 	switch {
 	case !b.settled.IsZero():
 		if abandoned {
-			g.settledCosts(n, &b.settled)
+			c.settledCosts(n, &b.settled)
 		}
 		if b.provider != b.settled {
 			c.correct(b.settled, b.provider, b.booked)
 		}
 	case b.kind == asUsed:
-		g.settledCosts(n, &b.provider)
+		c.settledCosts(n, &b.provider)
 	case b.kind == asHeld:
 		n = nil
 	case b.kind == asFailed:
@@ -330,8 +330,8 @@ func (c *modelCall[Req, Resp]) correct(from, to usage.Usage, customers bool) {
 	g := c.m.gate
 	var buf, extra costs
 	n, x := buf.of(g), extra.of(g)
-	g.settledCosts(n, &from)
-	g.settledCosts(x, &to)
+	c.settledCosts(n, &from)
+	c.settledCosts(x, &to)
 	for i := range n {
 		x[i] -= n[i]
 	}

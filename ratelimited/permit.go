@@ -52,7 +52,8 @@ func (p Permit) End(actual usage.Usage) {
 
 // Refused ends a call that failed, and tells the gate what its error means for
 // everybody: a hint closes the budget that it names, a 429 cuts its rate, an
-// overloaded provider gets fewer calls in flight. A call that the provider
+// overloaded provider gets fewer calls in flight, and one that is down none for a
+// while. After the end of the call it does nothing. A call that the provider
 // refused is settled at what the profile says of such requests; one that was not
 // sent is refunded; for any other the estimate stands, because the provider may
 // have counted it. It returns what the error means, so that the caller can
@@ -63,7 +64,7 @@ func (p Permit) Refused(err error) retry.Verdict {
 		return retry.Classify(err)
 	}
 	v := p.g.cfg.Retry.Classify(err)
-	p.refused(v, false)
+	p.refused(v, refusal{answered: answered(v, err)})
 	switch {
 	case v.Class == retry.NotSent, v.Class == retry.Denied, v.Class == retry.NeverFits:
 		p.direct.refused(v, false)
@@ -253,22 +254,37 @@ func (p Permit) progress(now time.Time, first, complete bool, costs []int64) {
 	}
 }
 
-// refused tells the gate what a refusal of the provider means for everybody: a
+// refusal is what is known of an error beside its verdict.
+type refusal struct {
+	answered bool // the provider answered, with an error status
+	begun    bool // it had begun to answer with what was asked for
+	bounded  bool // the call is bounded in how long it waits
+}
+
+// refused tells the gate what an error of the provider means for everybody: a
 // hint closes the budget that it names, a 429 cuts its rate, an overloaded
 // provider gets fewer calls in flight, and one that is down none for a while, if
-// the call is bounded in how long it waits. The call itself stays as it is.
-func (p Permit) refused(v retry.Verdict, bounded bool) {
+// the call is bounded in how long it waits. It reports whether that is so. The
+// call itself stays as it is.
+func (p Permit) refused(v retry.Verdict, r refusal) (paused bool) {
 	g := p.g
 	now := g.now()
 	g.lock()
 	defer g.unlock()
+	if !g.core.Runs(p.id) {
+		return false
+	}
+	if v.Class != retry.Overloaded && (r.answered || r.begun) {
+		g.core.Answered(p.id)
+	}
 	switch v.Class {
 	case retry.Throttled:
 		for _, i := range g.hit(v) {
 			if v.HasHint && v.Hint > 0 {
 				g.core.CloseBudget(now, i, now.Add(g.closeFor(v.Hint)))
-				if g.cfg.Profile.Dimensions[g.owner[i]].Resource&v.Resources != 0 && g.count[i].atAdmission() {
-					g.core.Emptied(now, i, g.core.Cost(p.id, i)-1) // or it would not have been refused
+				named := g.cfg.Profile.Dimensions[g.owner[i]].Resource&v.Resources != 0
+				if named && !r.begun && g.count[i].atAdmission() {
+					g.core.Emptied(now, p.id, i)
 				}
 			}
 			g.core.Cut(now, p.id, i)
@@ -278,14 +294,16 @@ func (p Permit) refused(v retry.Verdict, bounded bool) {
 		}
 	case retry.QuotaExhausted:
 		if !v.PerDay {
-			return // billing, credits: every call finds out for itself, at no cost
+			break // billing, credits: every call finds out for itself, at no cost
 		}
 		for _, i := range g.hit(v) {
 			g.core.CloseBudget(now, i, now.Add(g.closeFor(g.maxHint())))
 		}
 	case retry.Overloaded:
+		times := g.core.Overloaded(now, p.id)
 		g.core.CutSlots(now, p.id)
-		if times := g.core.Overloaded(now, p.id); times > 0 && bounded { // it is down
+		if times > 0 && (r.bounded || g.core.Bounded(p.id)) { // it is down
+			paused = true
 			pause := g.cfg.Retry.Backoff(min(times, mostPause))
 			if v.HasHint {
 				pause = max(pause, g.closeFor(v.Hint))
@@ -294,6 +312,7 @@ func (p Permit) refused(v retry.Verdict, bounded bool) {
 		}
 	}
 	g.poll(now)
+	return paused
 }
 
 // mostPause bounds the pauses of an outage: the longest is drawn from as long a

@@ -51,6 +51,13 @@ type Dimension struct {
 	// failed (4xx, 429, 5xx) as if it had been served. Then a refused attempt is
 	// settled at Refused units.
 	FailuresCount bool
+	// KeepsLimit is true if the provider counts the limit that a request sets on
+	// its output when it admits the call, and gives nothing back for a shorter
+	// answer. Count then gets the estimate with that limit for its Output, 0 where
+	// the request sets none, whatever was learned about answers; see Meter. The
+	// call stays counted so until its end, which may raise it to Settle of what was
+	// used.
+	KeepsLimit bool
 	// Limit is the number of units per Window, as the provider publishes it.
 	Limit int64
 	// Name of the dimension, for errors, metrics and SetLimit: "requests",

@@ -33,12 +33,10 @@ type OpenAIQuota struct {
 // headers do: of a limit of 60 requests a minute, one request is there again
 // after a second (OpenAI docs, rate limits guide).
 //
-// A call is admitted at what OpenAI takes for it and settled at the tokens that
-// it used, prompt and answer together. OpenAI does not say that it gives the
-// unused part of max_tokens back, so it may believe less to be left than this
-// says: its rate-limit headers tell, and the models of package openaimodel
-// report them. A call larger than a whole limit per minute waits until the limit
-// is whole, and is then refused by OpenAI.
+// Of the tokens a call takes what OpenAI counts when it admits it: the larger of
+// the limit that the request sets on its output and the prompt. A shorter answer
+// gives nothing back (Dimension.KeepsLimit). A call larger than a whole limit per
+// minute waits until the limit is whole, and is then refused by OpenAI.
 func OpenAI(q OpenAIQuota) Profile {
 	p := Profile{Name: "openai"}
 	p.add(requestLimit(q.RequestsPerMinute, Bucket))
@@ -101,7 +99,7 @@ func requestLimit(limit int64, shape Window) Dimension {
 // and in the end all tokens that it used.
 func tokenLimit(limit int64, shape Window, count func(usage.Usage) int64) Dimension {
 	return Dimension{
-		Name: "tokens", Limit: limit, Shape: shape, Resource: retry.TotalTokens, Count: count, Settle: TotalTokens,
+		Name: "tokens", Limit: limit, Shape: shape, Resource: retry.TotalTokens, Count: count, Settle: TotalTokens, KeepsLimit: true,
 	}
 }
 

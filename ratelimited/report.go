@@ -14,7 +14,8 @@ type LimitReport struct {
 	// Remaining is the number of units left in the window; negative counts as 0.
 	Remaining int64
 	// Reset is the time from now until the whole limit is there again; 0 or less
-	// if that is not known.
+	// if that is not known, which is taken for as long as the longest hint that is
+	// waited for (retry.Policy.MaxHint), at most a window.
 	Reset time.Duration
 	// Sent is when the request was sent that was answered with this report; the
 	// zero Time is now. A report is ignored if one about a later request came
@@ -47,7 +48,11 @@ func (g *Gate) Report(reports ...LimitReport) {
 				continue
 			}
 			g.reported[i] = sent
-			g.core.Lower(now, i, max(r.Remaining, 0), min(max(r.Reset, 0), dim.window()))
+			reset := min(max(r.Reset, 0), dim.window())
+			if reset == 0 {
+				reset = min(dim.window(), g.maxHint())
+			}
+			g.core.Lower(now, i, max(r.Remaining, 0), reset)
 		}
 	}
 }

@@ -57,6 +57,13 @@ func (p *party) enlist(r *revisable, raw usage.Usage, most int64) usage.Usage {
 	return r.held
 }
 
+// holds is the estimate that is held for a call.
+func (p *party) holds(r *revisable) usage.Usage {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return r.held
+}
+
 // withdraw takes a call off the list, and returns the estimate that is held for
 // it, which stays as it is now.
 func (p *party) withdraw(r *revisable) usage.Usage {
@@ -127,6 +134,8 @@ func (g *Gate) revise(p *party) {
 		r.held = p.estimate(before, r.most)
 		g.admissionCosts(learned[i*n:(i+1)*n], &r.held)
 		g.admissionCosts(raw[i*n:(i+1)*n], &before)
+		g.keepLimit(learned[i*n:(i+1)*n], r.held, r.most, false)
+		g.keepLimit(raw[i*n:(i+1)*n], before, r.most, false)
 	}
 
 	p.mu.Lock()

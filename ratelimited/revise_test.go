@@ -213,3 +213,161 @@ func TestACutThatTooLowEstimatesExplainIsTakenBack(t *testing.T) {
 		mustBeIdle(t, g)
 	})
 }
+
+// What was learned is a forecast: a call that was taken into the line at what it
+// was expected to take is not thrown out because more is expected now.
+func TestARevisionThrowsNobodyOut(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := newGate(t, ratelimited.Config{Slots: 3, Headroom: 1, Profile: ratelimited.GeminiAPI(ratelimited.Quota{InputTokensPerMinute: 1000})})
+		f := &fakeLLM{play: func(_ context.Context, n int, yield yields) {
+			time.Sleep(time.Second)
+			if n > 5 {
+				yield(final(240, 0), nil)
+				return
+			}
+			yield(final(60, 0), nil)
+		}}
+		small, err := ratelimited.NewMetered(f, g, fixedMeter{200, 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		large, err := ratelimited.NewMetered(f, g, fixedMeter{1200, 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		burst(t, f, small, 1, 0)
+		for range 4 {
+			burst(t, f, small, 1, 0) // a factor of 0.3
+		}
+		time.Sleep(2 * time.Minute)
+		var all sync.WaitGroup
+		for range 9 {
+			all.Go(func() {
+				if err := call(t.Context(), small, hello()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(100 * time.Millisecond)
+		if err := call(t.Context(), large, hello()); err != nil { // 360 of 1,000
+			t.Errorf("a call that was in line failed: %v", err)
+		}
+		all.Wait()
+		mustBeIdle(t, g)
+	})
+}
+
+func TestARefusedCallIsChargedWhatItHoldsByThen(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := ratelimited.Profile{Dimensions: []ratelimited.Dimension{
+			{Name: "units", Limit: 1000, FailuresCount: true, Count: ratelimited.InputTokens},
+		}}
+		g := newGate(t, ratelimited.Config{Slots: 10, Headroom: 1, Profile: p})
+		f := &fakeLLM{play: func(ctx context.Context, n int, yield yields) {
+			switch n {
+			case 1:
+				time.Sleep(time.Second)
+			case 2:
+				time.Sleep(2 * time.Second)
+				yield(nil, throttled())
+				return
+			default:
+				_ = wait(ctx, time.Hour)
+			}
+			yield(final(30, 0), nil)
+		}}
+		llm, err := ratelimited.NewMetered(f, g, fixedMeter{300, 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+		defer cancel()
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() { _ = call(ctx, llm, hello()) })
+		}
+		time.Sleep(10 * time.Second) // 30 of the first, 30 of the refused attempt, and 30 held for its next one
+		d := dimension(t, g, "units")
+		if used := int64(float64(d.Limit)*d.Share) - d.Level; used != 90 {
+			t.Errorf("%d units are on the books, want 90", used)
+		}
+		cancel()
+		all.Wait()
+	})
+}
+
+// totalMeter reports totals only, where the prompt is not told.
+type totalMeter struct{ fixedMeter }
+
+func (m totalMeter) Observe(r *LLMResponse) (usage.Usage, ratelimited.Progress) {
+	u, p := m.fixedMeter.Observe(r)
+	if r.UsageMetadata != nil && r.UsageMetadata.PromptTokenCount == 0 {
+		return usage.Usage{Output: int64(r.UsageMetadata.TotalTokenCount), Flags: usage.TotalOnly}, p
+	}
+	return u, p
+}
+
+func TestATotalIsSplitByTheRevisedEstimate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := ratelimited.Profile{Dimensions: []ratelimited.Dimension{
+			{Name: "in", Limit: 10_000, Count: ratelimited.InputTokens},
+			{Name: "out", Limit: 10_000, Count: ratelimited.OutputTokens},
+		}}
+		g := newGate(t, ratelimited.Config{Slots: 10, Headroom: 1, Profile: p})
+		f := &fakeLLM{play: func(_ context.Context, n int, yield yields) {
+			if n == 1 {
+				time.Sleep(time.Second)
+				yield(final(30, 270), nil)
+				return
+			}
+			time.Sleep(3 * time.Second)
+			yield(final(0, 300), nil)
+		}}
+		llm, err := ratelimited.NewMetered(f, g, totalMeter{fixedMeter{300, 300}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		burst(t, f, llm, 2, 0)
+		if in, out := booked(t, g, "in"), booked(t, g, "out"); in != 60 || out != 540 {
+			t.Errorf("the gate counts %d in and %d out, want 60 and 540", in, out)
+		}
+		mustBeIdle(t, g)
+	})
+}
+
+// However many calls wait and however much the factors waver, the work for a
+// settled call stays bounded.
+func TestRevisionsAreBoundedByWhatWasLearned(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const line = 20 * 64
+		var counts atomic.Int64
+		p := ratelimited.Profile{Dimensions: []ratelimited.Dimension{{
+			Name: "units", Limit: 1 << 40, Count: func(u usage.Usage) int64 { counts.Add(1); return u.Input },
+		}}}
+		g := newGate(t, ratelimited.Config{Slots: 1, Headroom: 1, Profile: p})
+		f := &fakeLLM{play: func(_ context.Context, n int, yield yields) {
+			time.Sleep(time.Second)
+			yield(final(int32(100+400*(n%2)), 0), nil) // the factor moves with every call
+		}}
+		llm, err := ratelimited.NewMetered(f, g, fixedMeter{300, 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var all sync.WaitGroup
+		for range line {
+			all.Go(func() { _ = call(ctx, llm, hello()) })
+		}
+		time.Sleep(500 * time.Millisecond)
+		before := counts.Load()
+		time.Sleep(100 * time.Second)
+		// A revision counts each call twice, once with and once without what was learned.
+		if n := counts.Load() - before; n > 100*2*64+2*line+1000 {
+			t.Errorf("100 calls were settled, and %d estimates were made for the %d that wait", n, line)
+		}
+		cancel()
+		all.Wait()
+		mustBeIdle(t, g)
+	})
+}

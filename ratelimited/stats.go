@@ -13,6 +13,9 @@ type Stats struct {
 	// Running is the number of calls in flight, Waiting of calls in line (those
 	// in backoff included).
 	Running, Waiting int
+	// PausedUntil is when a call may start again, if none may because the provider
+	// is down; else the zero Time.
+	PausedUntil time.Time
 	// HoldTime is the moving average of the time that a call holds its slots.
 	HoldTime time.Duration
 	// Classes and Dimensions in the order of Config.
@@ -60,7 +63,7 @@ func (g *Gate) Stats() Stats {
 	g.unlock()
 	s := Stats{
 		Slots: core.Slots, SlotLimit: core.SlotLimit, SlotsInUse: core.InUse,
-		Running: core.Running, Waiting: core.Waiting, HoldTime: hold,
+		Running: core.Running, Waiting: core.Waiting, HoldTime: hold, PausedUntil: core.Paused,
 	}
 	for i, c := range core.Classes {
 		s.Classes = append(s.Classes, ClassStats{

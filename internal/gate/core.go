@@ -314,7 +314,7 @@ type Failure struct {
 	ID ID
 	// Dim is a limit that it waited for, or -1.
 	Dim int
-	// Never is true if a limit was lowered below what the call needs;
+	// Never is true if a limit is below what the call needs, because it was lowered;
 	// otherwise its deadline has passed.
 	Never bool
 }

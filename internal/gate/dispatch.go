@@ -35,9 +35,7 @@ func (c *Core) lacks(now time.Time, ns int64, cl *class, k *call) resources {
 func (c *Core) when(now time.Time, ns int64, k *call) int64 {
 	at := int64(math.MinInt64) // a limiter's clock may differ from ours
 	if o := &c.outage; o.closes(ns) {
-		if at = o.until; ns >= at {
-			return never
-		}
+		at = o.opens()
 	}
 	if !c.slotsFit(k.flow.class, k.slots) {
 		return never
@@ -94,8 +92,8 @@ func (c *Core) Poll(now time.Time) (grants []ID, failed []Failure, next time.Tim
 	if c.wakes.len() > 0 {
 		at = min(at, c.wakes.items[0].wakeAt)
 	}
-	if o := &c.outage; o.shut && ns < o.until {
-		at = min(at, o.until) // who waits for more than that keeps nobody else waiting then
+	if o := &c.outage; o.closes(ns) {
+		at = min(at, o.opens()) // who waits for more than that keeps nobody else waiting then
 	}
 	if len(c.chosen) > 0 {
 		at = min(at, c.rescale) // a cut that recovers raises what fits
@@ -382,7 +380,7 @@ func (c *Core) start(now time.Time, ns int64, k *call, fl *flight) {
 	k.flight, k.state = fl, stateRunning
 	c.running++
 	if c.outage.shut {
-		c.outage.probe = k
+		c.outage.probe, c.outage.tried = k, ns
 	}
 	k.flow.class.use(c, int64(k.slots))
 	if !c.plain {

@@ -188,7 +188,7 @@ func (c *Core) Finish(now time.Time, id ID, actual []int64) bool {
 // false, with nothing changed, if that is not so.
 func (c *Core) FinishLast(id ID, actual []int64) bool {
 	k := id.running()
-	if k == nil || k != c.lone || c.share < 1 || c.outage.probe == k || k.seq%holdSample == 0 {
+	if k == nil || k != c.lone || c.share < 1 || c.outage.refusals > 0 || c.outage.shut || k.seq%holdSample == 0 {
 		return false
 	}
 	fl, costs := k.flight, c.costs(k)

@@ -36,6 +36,7 @@ type dim struct {
 	share    float64 // part of that in force
 	lastCut  int64   // when it was cut; -1 is never
 	uncut    float64 // share before the cuts that came one upon the other, up to the last
+	cutFrom  int64   // when the first of those came
 	looked   int64   // when share was last raised
 	queued   int64   // units that waiting calls ask for
 }
@@ -103,14 +104,14 @@ func (d *dim) count(ns int64) {
 }
 
 // Succeeded tells that the provider has begun to answer the call: the Dims for
-// which it was the probe open again, and a cut of the slots recovers by one
-// slot per limit's worth of successes. Telling it again changes nothing.
+// which it was the probe open again, an outage is over, and a cut of the slots
+// recovers by one slot per limit's worth of successes, or by one with each while
+// an outage is recovered from. Telling it again changes nothing.
 func (c *Core) Succeeded(now time.Time, id ID) {
 	k := id.running()
 	if k == nil || k.is(answered) {
 		return
 	}
-	k.marks |= answered
 	ns := c.at(now)
 	for i := range c.dims {
 		d := &c.dims[i]
@@ -119,13 +120,9 @@ func (c *Core) Succeeded(now time.Time, id ID) {
 			d.shut, d.probe = false, nil
 		}
 	}
-	c.outage.ends(k)
-	if c.share < 1 {
-		more := 1 / float64(c.limit)
-		if c.share >= c.outage.regain {
-			more /= float64(c.eff)
-		}
-		c.setShare(min(1, c.share+more))
+	slow := c.share >= c.outage.regain && !c.outage.shut
+	if c.isAnswered(k); slow && c.share < 1 {
+		c.setShare(min(1, c.share+1/(float64(c.eff)*float64(c.limit))))
 	}
 }
 
@@ -142,7 +139,7 @@ func (c *Core) Cut(now time.Time, id ID, i int) {
 		return
 	}
 	if d.lastCut < 0 || ns-d.lastCut > int64(d.window) {
-		d.uncut = d.share
+		d.uncut, d.cutFrom = d.share, ns
 	}
 	d.share = max(minShare, d.share*cutFactor)
 	d.lastCut, d.looked = ns, ns
@@ -150,10 +147,11 @@ func (c *Core) Cut(now time.Time, id ID, i int) {
 	c.rescale = min(c.rescale, ns+recoverBit)
 }
 
-// explained takes the last cuts of a Dim back: a call that was in flight then
-// takes more than was thought, and that is why calls were refused.
+// explained takes the last cuts of a Dim back: a call that was in flight when the
+// first of them came takes much more than was thought, and that is why calls were
+// refused.
 func (c *Core) explained(now time.Time, d *dim, fl *flight) {
-	if d.share < d.uncut && fl.started <= d.lastCut {
+	if d.share < d.uncut && fl.started <= d.cutFrom {
 		d.share = d.uncut
 		d.Scale(now, d.headroom*d.share)
 	}
@@ -163,12 +161,12 @@ func (c *Core) explained(now time.Time, d *dim, fl *flight) {
 // like Cut.
 func (c *Core) CutSlots(now time.Time, id ID) {
 	k := id.running()
-	if k == nil || k.flight.started <= c.lastCut {
+	if k == nil || k.flight.started <= c.lastCut || c.outage.shut {
 		return
 	}
 	c.lastCut = c.at(now)
 	if c.outage.refusals == 0 {
-		c.outage.whole = c.share
+		c.outage.regain *= cutFactor
 	}
 	c.setShare(math.Max(c.share*cutFactor, 1/float64(c.limit)))
 }

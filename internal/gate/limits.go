@@ -45,12 +45,15 @@ func (c *Core) SetSlots(n int64) {
 	c.newRates()
 }
 
+// rounding makes up for parts of slots that do not add up to whole ones in binary.
+const rounding = 1e-6
+
 // setShare puts a part of the slots in force. The minimums shrink where they no
 // longer leave a slot for everybody: a class without a minimum must not wait
 // until the others hold nothing at all.
 func (c *Core) setShare(share float64) {
 	c.share = share
-	c.eff = max(1, int64(float64(c.limit)*share))
+	c.eff = max(1, int64(float64(c.limit)*share+rounding))
 	total := int64(0)
 	for i := range c.classes {
 		total += c.classes[i].cfg.MinSlots

@@ -99,10 +99,9 @@ func (s *spy) Lower(now time.Time, left int64, reset time.Duration) {
 	s.book.twin.(lowerer).Lower(now, left, reset)
 }
 
-func (s *spy) Emptied(now time.Time, left int64) {
+func (s *spy) Emptied(now time.Time, h budget.Hold, left int64) {
 	if b, ok := s.Limiter.(*budget.TokenBudget); ok {
-		b.Emptied(now, left)
-		s.book.twin.(*budget.TokenBudget).Emptied(now, left)
+		b.Emptied(now, h, left)
 	}
 }
 
@@ -520,7 +519,7 @@ func (m *machine) feedback() {
 	}
 	p := m.live[m.pick(len(m.live))]
 	i := m.pick(len(m.spies))
-	what := m.pick(9)
+	what := m.pick(10)
 	m.log("feedback %d about limit %d, call %d", what, i, p.k.seq)
 	switch what {
 	case 0:
@@ -533,7 +532,8 @@ func (m *machine) feedback() {
 		m.core.CutSlots(m.now, p.id)
 		m.ref.cutSlots(p.k)
 	case 3:
-		m.core.Emptied(m.now, i, int64(m.pick(30)))
+		m.core.Emptied(m.now, p.id, i)
+		m.ref.emptied(m.now, p.k, i)
 	case 4:
 		if got, want := m.core.Overloaded(m.now, p.id), m.ref.overloaded(p.k); got != want {
 			m.t.Fatalf("Overloaded answers %d, want %d", got, want)
@@ -545,6 +545,9 @@ func (m *machine) feedback() {
 			m.ref.pause(m.now, until)
 		}
 	case 6:
+		m.core.Answered(p.id)
+		m.ref.answer(p.k)
+	case 7:
 		m.core.Lower(m.now, i, int64(m.pick(100)), time.Duration(m.pick(12000))*time.Millisecond)
 	default:
 		m.core.Succeeded(m.now, p.id)

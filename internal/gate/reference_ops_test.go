@@ -258,16 +258,26 @@ func (r *reference) settle(now time.Time, k *refCall, actual []int64) bool {
 	return true
 }
 
+// emptied is what Emptied must do.
+func (r *reference) emptied(now time.Time, k *refCall, i int) {
+	if b, ok := r.books[i].twin.(*budget.TokenBudget); ok && k.state == refRunning && !k.settled && k.spec.Costs[i] > 0 {
+		b.Emptied(now, k.holds[i], k.spec.Costs[i]-1)
+	}
+}
+
 // revise is what Revise must do.
 func (r *reference) revise(now time.Time, k *refCall, costs []int64) bool {
 	if !k.waiting() && (k.state != refRunning || k.settled) {
 		return false
 	}
 	for _, i := range r.dimsOf(k) {
-		k.spec.Costs[i] = max(costs[i], 1)
+		n := max(costs[i], 1)
+		if most := max(k.spec.Costs[i], r.books[i].twin.Max()); k.waiting() && n > most {
+			n = most
+		}
+		k.spec.Costs[i] = n
 	}
 	if k.waiting() {
-		r.unfit = r.unfit || r.tooLarge(k)
 		return true
 	}
 	for _, i := range r.dimsOf(k) {

@@ -207,41 +207,59 @@ func (r *reference) succeeded(k *refCall) {
 	if k.state != refRunning || k.answered {
 		return
 	}
-	k.answered = true
 	for _, b := range r.books {
 		if b.probe == k {
 			b.shut, b.probe = false, nil
 		}
 	}
-	if len(r.refusals) > 0 && k.started > r.refusals[0] {
-		if r.shut {
-			r.regain = r.whole
-		}
-		r.whole = 0
-		r.shut, r.shutUntil, r.prober, r.refusals = false, 0, nil, nil
-	}
-	if r.share < 1 {
-		more := 1.0 / float64(r.slots)
-		if r.share >= r.regain {
-			more /= float64(r.limit())
-		}
-		r.share = min(1, r.share+more)
+	slow := r.share >= r.regain && !r.shut
+	if r.answer(k); slow && r.share < 1 {
+		r.share = min(1, r.share+1/(float64(r.limit())*float64(r.slots)))
 	}
 }
 
 func (r *reference) cutSlots(k *refCall) {
-	if k.state == refRunning && k.started > r.cutAt {
+	if k.state == refRunning && k.started > r.cutAt && !r.shut {
 		r.cutAt = r.clock.last
 		if len(r.refusals) == 0 {
-			r.whole = r.share
+			r.regain *= cutFactor
 		}
 		r.share = max(r.share*cutFactor, 1/float64(r.slots))
 	}
 }
 
+// back notes that the provider has answered k.
+func (r *reference) back(k *refCall) {
+	if k.state != refRunning || len(r.refusals) == 0 || k.started <= r.refusals[0] {
+		return
+	}
+	if r.shut {
+		r.regain, r.share = r.whole, min(r.whole, float64(r.inUse(-1))/float64(r.slots))
+	}
+	r.whole = 0
+	r.shut, r.shutUntil, r.prober, r.refusals = false, 0, nil, nil
+}
+
+// answer is what both kinds of answers do.
+func (r *reference) answer(k *refCall) {
+	if k.state != refRunning || k.answered {
+		return
+	}
+	k.answered = true
+	r.back(k)
+	if r.share < r.regain {
+		r.share = min(1, r.share+1/float64(r.slots))
+	}
+}
+
 func (r *reference) overloaded(k *refCall) int {
-	if n := len(r.refusals); k.state != refRunning || n > 0 && k.started <= r.refusals[n-1] {
+	n := len(r.refusals)
+	if k.state != refRunning || n > 0 && k.started <= r.refusals[n-1] {
 		return 0
+	}
+	if n == 0 {
+		r.whole = max(r.share, r.regain)
+		r.regain *= cutFactor
 	}
 	r.refusals = append(r.refusals, r.clock.last)
 	return max(0, len(r.refusals)-4)
@@ -254,6 +272,9 @@ func (r *reference) pause(now, until time.Time) {
 	}
 	if until.After(now) {
 		r.prober = nil
+	}
+	if !r.shut {
+		r.share = max(r.share, r.whole)
 	}
 	r.shut = true
 }

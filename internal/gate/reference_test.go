@@ -207,7 +207,7 @@ func (r *reference) recount(c counters) {
 }
 
 // limit is the number of slots in force.
-func (r *reference) limit() int64 { return max(1, int64(float64(r.slots)*r.share)) }
+func (r *reference) limit() int64 { return max(1, int64(float64(r.slots)*r.share+1e-6)) }
 
 // minimum is what is kept for a class: all of what is configured, where that
 // leaves a slot for everybody.
@@ -289,7 +289,7 @@ func (r *reference) lacks(now time.Time, k *refCall) (lack []bool, any bool) {
 		}
 	}
 	last := len(r.books)
-	lack[last] = !r.slotsFit(k) || r.shut && (r.clock.last < r.shutUntil || r.prober != nil)
+	lack[last] = !r.slotsFit(k) || r.shut && (r.clock.last < r.shutUntil || r.prober != nil && r.clock.last < r.prober.started+int64(30*time.Second))
 	return lack, any || lack[last]
 }
 

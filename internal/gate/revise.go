@@ -23,7 +23,8 @@ func (d *dim) revised(now time.Time, h budget.Hold, cost int64) budget.Hold {
 
 // Revise changes the costs of a call that waits, or that runs and was not
 // settled: they are expected to be others than was thought. In line it keeps its
-// place, and what it claims. In flight its holds and its charge follow, whether
+// place, and what it claims, and a cost that could never fit is cut to what can:
+// it is a forecast. In flight its holds and its charge follow, whether
 // they fit or not. A cost of 0 stays 0, and others stay above. Call Poll
 // afterwards. It reports false, with nothing changed, for all other calls.
 func (c *Core) Revise(now time.Time, id ID, costs []int64) bool {
@@ -41,11 +42,10 @@ func (c *Core) Revise(now time.Time, id ID, costs []int64) bool {
 	mine := c.costs(k)
 	for i, cost := range costs {
 		if mine[i] > 0 {
-			mine[i] = max(cost, 1)
+			mine[i] = max(min(cost, max(mine[i], c.dims[i].Max())), 1)
 		}
 	}
 	c.countWaiting(k, 1)
-	c.unfit = c.unfit || c.tooLarge(k) >= 0
 	if c.plain {
 		return true
 	}
@@ -65,7 +65,7 @@ func (c *Core) reviseRunning(now time.Time, k *call, costs []int64) {
 		if mine[i] <= 0 {
 			continue
 		}
-		if cost > mine[i] {
+		if over := cost - mine[i]; over > mine[i]/4 {
 			c.explained(now, &c.dims[i], fl)
 		}
 		mine[i] = max(cost, 1)
@@ -89,14 +89,23 @@ type lowerer interface {
 	Lower(now time.Time, left int64, reset time.Duration)
 }
 
-// Emptied tells that the provider has counted, at its true cost, all that was
-// taken from a Dim so far, and that no more than left units are left. It does
-// something only where the limiter is a bucket.
-func (c *Core) Emptied(now time.Time, i int, left int64) {
+// emptier is a limiter that makes something of a refusal.
+type emptier interface {
+	Emptied(now time.Time, h budget.Hold, left int64)
+}
+
+// Emptied tells that the provider has refused a call in flight for want of units
+// of a Dim: it has less left than the call takes, and has counted what was taken
+// before at its true cost. It does something only where the limiter is a bucket.
+func (c *Core) Emptied(now time.Time, id ID, i int) {
 	c.company()
+	k := id.running()
+	if k == nil || k.is(settled) {
+		return
+	}
 	c.at(now)
-	if d, ok := c.dims[i].Limiter.(interface{ Emptied(time.Time, int64) }); ok {
-		d.Emptied(now, left)
+	if d, ok := c.dims[i].Limiter.(emptier); ok && c.costs(k)[i] > 0 {
+		d.Emptied(now, k.flight.holds[i], c.costs(k)[i]-1)
 	}
 }
 

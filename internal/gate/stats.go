@@ -12,6 +12,7 @@ type Stats struct {
 	Flows     int // that are remembered
 	Classes   []ClassStats
 	Dims      []DimStats
+	Paused    time.Time // when a call may start again, if none may because the provider is down
 }
 
 // ClassStats is a snapshot of a class.
@@ -38,6 +39,9 @@ func (c *Core) Stats(now time.Time) Stats {
 	s := Stats{
 		Slots: c.eff, SlotLimit: c.limit, InUse: c.inUse, Running: c.running, Waiting: c.waiting,
 		Classes: make([]ClassStats, len(c.classes)), Dims: make([]DimStats, len(c.dims)),
+	}
+	if c.outage.closes(ns) {
+		s.Paused = c.time(c.outage.opens())
 	}
 	for i := range c.classes {
 		cl := &c.classes[i]
@@ -66,8 +70,11 @@ func (c *Core) ExpectedWait(now time.Time, slots int32, costs []int64) time.Dura
 	c.company()
 	ns := c.at(now)
 	wait := 0.0
+	if o := &c.outage; o.closes(ns) {
+		wait = float64(o.opens() - ns)
+	}
 	if over := float64(c.waitSlot + int64(slots) - (c.eff - c.inUse)); over > 0 && c.inUse > 0 {
-		wait = over / float64(c.eff) * c.holdTime
+		wait = max(wait, over/float64(c.eff)*c.holdTime)
 	}
 	for i := range c.dims {
 		d := &c.dims[i]
