@@ -189,7 +189,7 @@ func (c *modelCall[Req, Resp]) attempt(req Req) {
 	if c.m.opts.transport {
 		ctx = retry.WithWritten(Pin(ctx), func() { c.requestWritten(n) })
 	}
-	if c.m.opts.reports {
+	if c.m.opts.reports || c.m.opts.transport {
 		ctx = withGate(Pin(ctx), c.m.gate)
 	}
 	c.returned, c.next = false, nil

@@ -64,6 +64,7 @@ type options struct {
 	release   bool
 	transport bool
 	reports   bool
+	once      bool
 	slots     int
 	estimator usage.Estimator
 }
@@ -90,6 +91,10 @@ func WithReleaseInterrupted() Option { return func(o *options) { o.release = tru
 // framework's context answers to are pinned in it, but its own accessors are
 // hidden from the model.
 func WithTransport() Option { return func(o *options) { o.transport = true } }
+
+// WithoutRetries makes every call be sent once: what the provider refuses is
+// passed on at once. The gate still learns from it.
+func WithoutRetries() Option { return func(o *options) { o.once = true } }
 
 // WithSlots sets the number of slots that one call of this model takes. 0 is 1.
 func WithSlots(n int) Option { return func(o *options) { o.slots = n } }
@@ -157,7 +162,7 @@ func wrap[Req, Resp any](model Model[Req, Resp], gate *Gate, meter Meter[Req, Re
 	}
 	limits, _ := meter.(outputLimiter[Req])
 	m := &RateLimitedModel[Req, Resp]{
-		limits: limits, inner: model, gate: gate, meter: meter, opts: o, retries: true,
+		limits: limits, inner: model, gate: gate, meter: meter, opts: o, retries: !o.once,
 		isNil: nilTest[Resp](),
 	}
 	if t, ok := model.(interface{ UsesTransport() bool }); ok && t.UsesTransport() {

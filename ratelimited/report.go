@@ -71,6 +71,15 @@ func Report(ctx context.Context, reports ...LimitReport) {
 	}
 }
 
+// Holds reports whether ctx is that of a call that holds a permit of the gate, as
+// far as a context tells: a model's attempts are called with one that does if the
+// model reports limits, or uses a retry.Transport. What stands further in before
+// the same gate, such as a gate at the HTTP layer, lets the call pass then.
+func Holds(ctx context.Context, g *Gate) bool {
+	held, _ := ctx.Value(gateKey{}).(*Gate)
+	return held != nil && held == g
+}
+
 // withGate derives the context of an attempt for a model that reports limits.
 func withGate(ctx context.Context, g *Gate) context.Context {
 	return context.WithValue(ctx, gateKey{}, g)

@@ -108,11 +108,11 @@ func TestWhatWasInForceBeforeAnOutageIsRegainedHoweverItBegan(t *testing.T) {
 		t.Fatal("the provider does not count as down")
 	}
 	o.pass(5 * time.Second)
-	for range 61 {
+	for range 80 {
 		o.answer(o.send())
 	}
 	if o.core.eff < 70 {
-		t.Errorf("%d slots after 61 answers, want the 70 of before at least", o.core.eff)
+		t.Errorf("%d slots after 80 answers, want the 70 of before at least", o.core.eff)
 	}
 }
 

@@ -74,6 +74,11 @@ func (m *Model) UsesTransport() bool {
 	return ok
 }
 
+// ReportsLimits is true: the context of a call tells its gate, so that a gate at
+// the HTTP layer of the same client lets the request pass. The Gemini API itself
+// reports nothing of its limits.
+func (m *Model) ReportsLimits() bool { return true }
+
 // GenerateContent returns the sequence of the answer's items: one item, or with
 // stream each chunk as it arrives. Nothing is sent until it is ranged, and each
 // range sends the request anew.
