@@ -55,6 +55,7 @@ type modelCall[Req, Resp any] struct {
 	answered Progress      // More until an item completed the answer
 	settled  bool          // the call was, when the answer was complete
 	booked   bool          // the reservations were, too
+	listed   bool          // its estimate may be revised
 	entered  bool          // the gate counts the reservations as open; changed by whoever closes them
 	refused  bool          // the provider refused the last attempt, before an item
 	sent     bool          // an attempt was begun and its end is not known to be "not sent"
@@ -126,7 +127,7 @@ func (c *modelCall[Req, Resp]) run(req Req) {
 	l := g.fill(c.ctx, &c.Call)
 	c.party = m.party(name, c.Agent)
 	c.most = m.limitOf(req)
-	c.raw, c.Usage = estimateOf(raw), c.party.enlist(c.revised, raw, c.most)
+	c.raw, c.Usage, c.listed = estimateOf(raw), c.party.enlist(c.revised, raw, c.most), true
 
 	defer c.leave()
 	if err := g.resolve(&c.request); err != nil {
@@ -289,7 +290,7 @@ func (c *modelCall[Req, Resp]) observe(resp Resp) {
 	var used usage.Usage
 	if complete {
 		c.answered = progress
-		c.Usage = c.party.withdraw(c.revised) // it is not revised any more
+		c.withdraw()
 		c.heldFor = now - c.started
 		if c.settled = !c.seen.IsZero(); c.settled {
 			used = c.actual()
@@ -314,6 +315,14 @@ func (c *modelCall[Req, Resp]) observe(resp Resp) {
 		if open {
 			g.exit()
 		}
+	}
+}
+
+// withdraw ends the revisions of the estimate. mu is held.
+func (c *modelCall[Req, Resp]) withdraw() {
+	if c.listed {
+		c.listed = false
+		c.Usage = c.party.withdraw(c.revised)
 	}
 }
 

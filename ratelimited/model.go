@@ -120,7 +120,7 @@ func New[Req, Resp any](model Model[Req, Resp], gate *Gate, opts ...Option) (*Ra
 	if !isNilValue(model) {
 		o.estimator.Model = model.Name() // media cost what they do at that model
 	}
-	meter, err := newGenAIMeter[Req, Resp](o.estimator)
+	meter, err := newGenAIMeter[Req, Resp](o.estimator.Prepared())
 	if err != nil {
 		return nil, err
 	}

@@ -157,7 +157,7 @@ func (c *modelCall[Req, Resp]) finish() bool {
 		return false
 	}
 	c.phase = over
-	c.Usage = c.party.withdraw(c.revised)
+	c.withdraw()
 	if was == inLine {
 		c.unlock()
 		c.closeAccounts(&bill{})
@@ -181,7 +181,7 @@ func (c *modelCall[Req, Resp]) abandon() {
 		return
 	}
 	c.phase = abandoned
-	c.Usage = c.party.withdraw(c.revised)
+	c.withdraw()
 	b := c.bill()
 	if b.outcome = outcomeCancelled; c.answered == Done {
 		b.outcome = outcomeOK

@@ -85,6 +85,8 @@ type Estimator struct {
 	// where a request names one, which counts as input; the request does not
 	// tell its size. 0 means that it is not counted.
 	CachedContent int64
+
+	known *known // of Model, if it is Prepared
 }
 
 // Validate reports a field that is negative, by name and value. The methods of
@@ -135,12 +137,39 @@ func (e Estimator) GenAI(contents []*genai.Content, config *genai.GenerateConten
 	}
 }
 
+// known is what the name of a model says.
+type known struct {
+	model      string
+	family     Family
+	generation int // of a model of Gemini, 0 if not known
+}
+
+func know(model string) known {
+	k := known{model: model}
+	if k.family, _ = FamilyOf(model); k.family == Gemini {
+		k.generation = geminiGeneration(model)
+	}
+	return k
+}
+
+// Prepared is e with what its Model's name says looked up beforehand. It estimates
+// the same, and takes a little less time for each request.
+func (e Estimator) Prepared() Estimator {
+	k := know(e.Model)
+	e.known = &k
+	return e
+}
+
 // meter is an empty meter for requests to the Model.
 func (e Estimator) meter() meter {
 	m := meter{work: maxWork, exactWork: maxExact, model: e.Model, tokenizer: e.Tokenizer}
-	m.family, _ = FamilyOf(e.Model)
+	if e.known != nil && e.known.model == e.Model {
+		m.family, m.generation = e.known.family, e.known.generation
+	} else {
+		k := know(e.Model)
+		m.family, m.generation = k.family, k.generation
+	}
 	if m.family == Gemini {
-		m.generation = geminiGeneration(e.Model)
 		return m
 	}
 	m.add(requestCost)

@@ -206,3 +206,20 @@ func TestEstimatingForAModelDoesNotAllocate(t *testing.T) {
 		}
 	}
 }
+
+func TestAPreparedEstimatorEstimatesTheSame(t *testing.T) {
+	t.Parallel()
+	contents := []*genai.Content{{Role: "user", Parts: []*genai.Part{{Text: "Wie spät ist es?"},
+		{InlineData: &genai.Blob{MIMEType: "image/png", Data: []byte("no image")}}}}}
+	for _, model := range []string{"", "gemini-2.5-flash", "gemini-3-pro", "gpt-5", "claude-opus-4", "o3"} {
+		e := usage.Estimator{Model: model}
+		if got, want := e.Prepared().GenAI(contents, nil), e.GenAI(contents, nil); got != want {
+			t.Errorf("%q: %v when prepared, else %v", model, got, want)
+		}
+		other := e.Prepared()
+		other.Model = "gpt-4o"
+		if got, want := other.GenAI(contents, nil), (usage.Estimator{Model: "gpt-4o"}).GenAI(contents, nil); got != want {
+			t.Errorf("prepared for %q and then changed: %v, want %v", model, got, want)
+		}
+	}
+}
