@@ -118,6 +118,16 @@ type Adjuster interface {
 	Adjust(ctx context.Context, actual usage.Usage) error
 }
 
+// Final is a [Reservation] that may be for a shorter answer than was asked for: when
+// less is left than the estimate, but something, whoever spends it may want its
+// last call to be answered briefly rather than not at all.
+type Final interface {
+	Reservation
+	// MaxOutput is the most output, in tokens, that the reservation is for. If ok is
+	// true the call must be limited to it before it is sent, or not be sent.
+	MaxOutput() (tokens int64, ok bool)
+}
+
 // Local is implemented by reservations whose Settle, Release and Adjust only
 // touch memory and return at once. They are called in place; all others are
 // queued, so that the end of a call never waits for a store.

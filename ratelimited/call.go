@@ -138,7 +138,7 @@ func (c *modelCall[Req, Resp]) run(req Req) {
 	if c.ctx.Done() != nil && c.ctx.Err() != nil {
 		err = &WaitError{Err: contextError(c.ctx)}
 	} else {
-		err = c.reserve(name)
+		req, err = c.reserve(name, req)
 	}
 	if err == nil {
 		g.begin(c.ctx, &c.request, l)

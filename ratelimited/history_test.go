@@ -60,28 +60,29 @@ func TestAHistoryIsLearnedFromAndOutlivesTheGate(t *testing.T) {
 }
 
 func TestWhatWasLearnedIsNotHeldBeyondTheRequestsLimit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		h := newHistory(t)
-		g := newGate(t, ratelimited.Config{Slots: 1, History: h})
-		l := &ledger{}
-		llm := wrap(t, answers(0, final(10, 4000)), g, ratelimited.WithBudgets(l))
-		free, bound := prompt("hello"), prompt("hello")
-		bound.Config = &genai.GenerateContentConfig{MaxOutputTokens: 150, CandidateCount: 2}
-		for range 100 {
-			if err := call(t.Context(), llm, free); err != nil {
+	for name, h := range map[string]*usage.History{"moving averages": nil, "history": newHistory(t)} {
+		bubbleRun(t, "by", name, func(t *testing.T) {
+			g := newGate(t, ratelimited.Config{Slots: 1, History: h})
+			l := &ledger{}
+			llm := wrap(t, answers(0, final(10, 4000)), g, ratelimited.WithBudgets(l))
+			free, bound := prompt("hello"), prompt("hello")
+			bound.Config = &genai.GenerateContentConfig{MaxOutputTokens: 150, CandidateCount: 2}
+			for range 100 {
+				if err := call(t.Context(), llm, free); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := l.reserved[99].Usage.Output; n < 3500 {
+				t.Errorf("a call without a limit is estimated at %d tokens of output, want about 4000", n)
+			}
+			if err := call(t.Context(), llm, bound); err != nil {
 				t.Fatal(err)
 			}
-		}
-		if n := l.reserved[99].Usage.Output; n < 3500 {
-			t.Errorf("a call without a limit is estimated at %d tokens of output, want about 4000", n)
-		}
-		if err := call(t.Context(), llm, bound); err != nil {
-			t.Fatal(err)
-		}
-		if n := l.reserved[100].Usage.Output; n != 300 {
-			t.Errorf("two candidates of at most 150 tokens are estimated at %d, want 300", n)
-		}
-	})
+			if n := l.reserved[100].Usage.Output; n != 300 {
+				t.Errorf("two candidates of at most 150 tokens are estimated at %d, want 300", n)
+			}
+		})
+	}
 }
 
 func TestAnUnknownStatisticIsAnError(t *testing.T) {

@@ -135,6 +135,9 @@ func (p *party) estimate(raw usage.Usage, most int64) usage.Usage {
 	}
 	raw.Input = max(scale(raw.Input, p.input.factor()), raw.CachedInput, raw.CacheWrite)
 	raw.Output = max(scale(raw.Output, p.output.factor()), raw.Thoughts)
+	if most > 0 {
+		raw.Output = min(raw.Output, most)
+	}
 	return raw
 }
 

@@ -235,7 +235,7 @@ func (m *RateLimitedModel[Req, Resp]) GenerateContent(ctx context.Context, req R
 
 // limitOf is the limit that a request sets on its output, or 0.
 func (m *RateLimitedModel[Req, Resp]) limitOf(req Req) int64 {
-	if m.limits == nil || m.gate.cfg.History == nil && !m.gate.keeps {
+	if m.limits == nil {
 		return 0
 	}
 	return m.limits.OutputLimit(req)

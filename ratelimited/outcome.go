@@ -2,6 +2,7 @@ package ratelimited
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -341,28 +342,58 @@ func (c *modelCall[Req, Resp]) correct(from, to usage.Usage, customers bool) {
 	}
 }
 
-// reserve sets the estimate aside on every customer budget, or on none.
-func (c *modelCall[Req, Resp]) reserve(model string) error {
+// reserve sets the estimate aside on every customer budget, or on none. It returns
+// the request that is to be sent: where a budget has room for a shorter answer
+// only, its output is limited.
+func (c *modelCall[Req, Resp]) reserve(model string, req Req) (Req, error) {
 	budgets := c.m.opts.budgets
 	if len(budgets) == 0 {
-		return nil
+		return req, nil
 	}
 	if !c.m.gate.enter() {
-		return &WaitError{Err: ErrClosed}
+		return req, &WaitError{Err: ErrClosed}
 	}
 	c.entered = true
 	call := budget.Call{ID: budget.NewID(), Model: model, Agent: c.Agent, Usage: c.Usage}
 	c.accounts = make([]account, 0, len(budgets))
+	most := int64(-1)
 	for i, b := range budgets {
 		r, err := b.Reserve(c.ctx, call)
 		if err != nil {
-			return err // what is held already is released by finish
+			return req, err // what is held already is released by finish
 		}
-		if r != nil {
-			c.accounts = append(c.accounts, newAccount(c.ctx, r, i))
+		if r == nil {
+			continue
+		}
+		c.accounts = append(c.accounts, newAccount(c.ctx, r, i))
+		if f, ok := r.(budget.Final); ok {
+			if n, final := f.MaxOutput(); final && (most < 0 || n < most) {
+				most = max(n, 0)
+			}
 		}
 	}
-	return nil
+	if most < 0 {
+		return req, nil
+	}
+	return c.shorten(req, most)
+}
+
+// shorten limits the output of the request, because a budget has room for no more.
+func (c *modelCall[Req, Resp]) shorten(req Req, most int64) (Req, error) {
+	shorter, ok := c.m.meter.Clamp(req, most)
+	if l, knows := c.m.meter.(outputLimiter[Req]); !ok && knows {
+		limit := l.OutputLimit(req)
+		ok = limit > 0 && limit <= most // it is short enough
+	}
+	if !ok || most == 0 {
+		return req, &budget.DeniedError{
+			Budget: "output", Unit: "tokens", Limit: most, Requested: c.Usage.Output,
+			Err: errors.New("there is room for a shorter answer only, and the request cannot be limited to it"),
+		}
+	}
+	c.most = most
+	c.Usage = c.party.limit(c.revised, most)
+	return shorter, nil
 }
 
 // closeAccounts settles the customers' reservations, or releases them if the

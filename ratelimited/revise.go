@@ -57,6 +57,16 @@ func (p *party) enlist(r *revisable, raw usage.Usage, most int64) usage.Usage {
 	return r.held
 }
 
+// limit limits the output of a call, and returns the estimate that is held then.
+func (p *party) limit(r *revisable, most int64) usage.Usage {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r.most = most
+	r.raw.output = min(r.raw.output, most)
+	r.held = p.estimate(r.raw.over(r.held), most)
+	return r.held
+}
+
 // holds is the estimate that is held for a call.
 func (p *party) holds(r *revisable) usage.Usage {
 	p.mu.Lock()
