@@ -3,7 +3,20 @@ package quota
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
+)
+
+// DefaultTTL is how long a reservation lives that names no TTL.
+const DefaultTTL = 10 * time.Minute
+
+// What one operation may bring with it. More is an error, so that a store can
+// count on it.
+const (
+	// MaxEntries is the number of entries of a reservation, or of a settlement.
+	MaxEntries = 64
+	// MaxIDLen is the length of a reservation's id in bytes.
+	MaxIDLen = 128
 )
 
 // ErrUnavailable is matched by the errors of a [Ledger] that could not be
@@ -26,7 +39,16 @@ var ErrUnknownReservation = errors.New("quota: reservation is not known")
 //
 // A reservation has a random id. Each of Settle, Release and expiry takes effect
 // once for an id, the first one; a repeat returns the first result. A Reserve
-// with an id that is known returns the first result, too.
+// with an id that is known returns the first result, too. A denied one leaves no
+// trace, so that its id may be used again: it is decided anew.
+//
+// A refund to a rolling counter, by a Settle or a Release, leaves the counter as
+// if the smaller amount had been taken in the first place. A store may give back
+// less, and never more: what would have flowed over a full burst in the meantime
+// does not come back with it.
+//
+// Counters end at math.MaxInt64: what does not fit below has no room, not even
+// where there is no limit, and what is spent above is not counted.
 //
 // All methods are safe for concurrent use, end with ctx, and give back errors
 // that match [ErrUnavailable] where the store is at fault.
@@ -106,18 +128,22 @@ func (s Span) Contains(t time.Time) bool {
 type Entry struct {
 	Counter
 	Kind Kind
-	// Amount is what is taken, or what there must be room for. Never negative.
+	// Amount is what is taken, or what there must be room for. Never negative. An
+	// amount of 0 always has room, unless the entry is a Check.
 	Amount int64
 	// Limit is how much may be committed and reserved together; below 0 there is
 	// no limit, and the counter only counts. For a rolling limit it is the number
 	// of units per Per.
 	Limit int64
-	// Soft entries are taken even above Limit, and flagged, up to Ceiling.
+	// Soft entries are taken even above Limit, and flagged, up to Ceiling. They
+	// cannot be rolling.
 	Soft bool
 	// Ceiling is the hard end of a soft entry; below 0 there is none.
 	Ceiling int64
 	// Observe entries are taken whatever their limit says; what it would have said
-	// is in the result.
+	// is in the result. Nobody waits for them. A rolling one without room takes
+	// nothing, as it would if it were enforced: otherwise who is always above the
+	// limit would sink ever deeper, and pay for it once it is enforced.
 	Observe bool
 
 	// Spans are the windows before, at and after the caller's time, of a calendar
@@ -135,7 +161,96 @@ type Entry struct {
 
 	// Thresholds are percents of Limit, in rising order; Settle and Count report
 	// the highest one that committed spend has crossed, once for each window.
+	// Rolling entries have no windows, and cross nothing.
 	Thresholds []int
+}
+
+// SpanAt is the window in which an entry falls at the ledger's time: the one of
+// Spans that contains it, or the middle one if none does. It is the zero Span for
+// a rolling entry.
+func (e *Entry) SpanAt(now time.Time) Span {
+	if e.Rolling {
+		return Span{}
+	}
+	return *e.spanAt(now)
+}
+
+func (e *Entry) spanAt(now time.Time) *Span {
+	switch before, mid, after := &e.Spans[0], &e.Spans[1], &e.Spans[2]; {
+	case mid.Contains(now):
+		return mid
+	case *after != Span{} && after.Contains(now):
+		return after
+	case *before != Span{} && before.Contains(now):
+		return before
+	default:
+		return mid
+	}
+}
+
+// Validate returns an error that names the field that is wrong, and its value.
+func (e *Entry) Validate() error { return e.validate("Entry", -1) }
+
+// validate names an entry by the field that it is in, and its index there.
+func (e *Entry) validate(in string, at int) error {
+	wrong := func(format string, args ...any) error {
+		if at >= 0 {
+			in = fmt.Sprintf("%s[%d]", in, at)
+		}
+		return fmt.Errorf("quota: %s.%s", in, fmt.Sprintf(format, args...))
+	}
+	mid := &e.Spans[1]
+	switch {
+	case int(e.Unit) >= Units:
+		return wrong("Unit is %d, there are %d", e.Unit, Units)
+	case e.Kind > Check:
+		return wrong("Kind is %d, there are %d", e.Kind, Check+1)
+	case e.Amount < 0:
+		return wrong("Amount is %d, must not be negative", e.Amount)
+	case e.Rolling && e.Kind == Lease:
+		return wrong("Kind is Lease, which a rolling entry cannot be")
+	case e.Rolling && e.Soft:
+		return wrong("Soft is true, which a rolling entry cannot be")
+	case e.Rolling && e.Per <= 0:
+		return wrong("Per is %v, must be positive", e.Per)
+	case e.Rolling && e.Burst < 0:
+		return wrong("Burst is %d, must not be negative", e.Burst)
+	case e.Rolling && e.MaxWait < 0:
+		return wrong("MaxWait is %v, must not be negative", e.MaxWait)
+	case !e.Rolling && !mid.Start.IsZero() && !mid.End.IsZero() && !mid.Start.Before(mid.End):
+		return wrong("Spans[1] is from %v to %v, must end after it starts", mid.Start, mid.End)
+	}
+	for i, p := range e.Thresholds {
+		if p <= 0 || i > 0 && p <= e.Thresholds[i-1] || p > MaxPercent {
+			return wrong("Thresholds[%d] is %d, must rise from 1 to %d", i, p, MaxPercent)
+		}
+	}
+	return nil
+}
+
+func validateEntries(field string, entries []Entry) error {
+	if len(entries) > MaxEntries {
+		return fmt.Errorf("quota: %s has %d entries, at most %d are allowed", field, len(entries), MaxEntries)
+	}
+	for i := range entries {
+		e := &entries[i]
+		if err := e.validate(field, i); err != nil {
+			return err
+		}
+		for j := range i {
+			if o := &entries[j]; e.Unit == o.Unit && e.Window == o.Window && e.Key == o.Key {
+				return fmt.Errorf("quota: %s[%d].Counter is the same as that of %s[%d]", field, i, field, j)
+			}
+		}
+	}
+	return nil
+}
+
+func validateReservationID(id string) error {
+	if id == "" || len(id) > MaxIDLen {
+		return fmt.Errorf("quota: ID has %d bytes, must have 1 to %d", len(id), MaxIDLen)
+	}
+	return nil
 }
 
 // Reserve asks for room in some counters.
@@ -147,13 +262,25 @@ type Reserve struct {
 	Tree string
 	// Entries are taken together or not at all. The counters are all different.
 	Entries []Entry
-	// TTL is how long holds and leases live unless they are renewed.
+	// TTL is how long holds and leases live unless they are renewed. 0 is
+	// [DefaultTTL].
 	TTL time.Duration
 	// Exclusive reservations are denied while another one of their tree with the
 	// same value holds; "" is none.
 	Exclusive string
 	// Note is kept with the reservation for the audit; never text of a call.
 	Note Note
+}
+
+// Validate returns an error that names the field that is wrong, and its value.
+func (r *Reserve) Validate() error {
+	if err := validateReservationID(r.ID); err != nil {
+		return err
+	}
+	if r.TTL < 0 {
+		return fmt.Errorf("quota: TTL is %v, must not be negative", r.TTL)
+	}
+	return validateEntries("Entries", r.Entries)
 }
 
 // Note says what a reservation was for.
@@ -167,11 +294,13 @@ type Reserved struct {
 	// Denied is the index of the first entry that has no room, or −1.
 	Denied int
 	// Held is true if an Exclusive reservation was denied because of another one.
+	// Denied is −1 then.
 	Held bool
 	// Wait is how long to wait before going on, for rolling entries in debt.
 	Wait time.Duration
 	// RetryAfter is when a denied reservation could pass, as far as time alone
-	// decides; 0 if that is not known or never.
+	// decides; 0 if that is not known or never. For Held it is when the other
+	// one expires unless it is renewed.
 	RetryAfter time.Duration
 	// Never is true if the denied entry is larger than its limit can ever hold.
 	Never bool
@@ -193,7 +322,10 @@ type Settle struct {
 	ID, Tree string
 	// Actual is what was used, by unit. Only the units of Hold entries matter.
 	Actual Amounts
-	// More are further counters that the call turned out to count against.
+	// More are further counters that the call turned out to count against. They
+	// are taken whatever their limits say. A counter that the reservation holds
+	// already is passed over: Actual settles it. With Adjust an amount is that of
+	// the whole call, too.
 	More []Entry
 	// Adjust corrects an earlier Settle of the same id: Actual is the usage of the
 	// whole call. Without it a second Settle changes nothing.
@@ -203,17 +335,31 @@ type Settle struct {
 	Seq int64
 }
 
+// Validate returns an error that names the field that is wrong, and its value.
+func (s *Settle) Validate() error {
+	if err := validateReservationID(s.ID); err != nil {
+		return err
+	}
+	for u, n := range s.Actual {
+		if n < 0 {
+			return fmt.Errorf("quota: Actual[%v] is %d, must not be negative", Unit(u), n)
+		}
+	}
+	return validateEntries("More", s.More)
+}
+
 // Settled is the result of a Settle.
 type Settled struct {
 	// Status says how the counter of each Hold entry stands now, in the window in
-	// which it was taken.
+	// which it was taken, and after these those of the entries of More.
 	Status []Status
 	// Over is true if a counter is above its limit now.
 	Over bool
 	// Late is true if the holds had expired.
 	Late bool
 	// Repeated is true if the reservation was settled or released before: nothing
-	// was changed.
+	// was changed. This is the result of what took effect last; the one of a
+	// released reservation says nothing but that.
 	Repeated bool
 	// Crossed are the thresholds that were crossed.
 	Crossed []Crossing
@@ -237,17 +383,27 @@ type Status struct {
 	// Limit as given with the entry.
 	Limit int64
 	// Committed was spent, Reserved is held. For a rolling counter, Committed is
-	// what is missing from a full burst, debt included.
+	// what is missing from a full burst, debt and what is held included, rounded
+	// up; Reserved is for information.
 	Committed, Reserved int64
-	// FullAt is when a rolling counter is full again.
+	// Rolling and Burst as given with the entry.
+	Rolling bool
+	Burst   int64
+	// FullAt is when a rolling counter is full again; zero if it is full now, or
+	// never will be.
 	FullAt time.Time
 }
 
 // Left is what is left under the limit, never below 0, and never above it; −1 if
-// there is no limit.
+// there is no limit. Of a rolling counter it is what is left of the burst.
 func (s Status) Left() int64 {
-	if s.Limit < 0 {
+	switch {
+	case s.Limit < 0:
 		return -1
+	case s.Limit == 0:
+		return 0
+	case s.Rolling:
+		return max(s.Burst-s.Committed, 0)
 	}
 	used := s.Committed + s.Reserved
 	if used < s.Committed || used > s.Limit { // or it overflows

@@ -1,0 +1,212 @@
+package quota_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/headgate-go/headgate/budget/quota"
+	"github.com/headgate-go/headgate/usage"
+)
+
+func TestARunawayLoopIsStoppedAtTheTurnsCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, quota.LimitsConfig{})
+		turn := w.admit(as("ann"))
+		defer turn.End()
+		for range quota.DefaultTurnCalls {
+			w.call(turn.Context(), tokens(1))
+		}
+		d := w.denied(turn.Context(), tokens(1))
+		if got := told(d); got != "mid_turn turn_calls : 500 of 500 used, 1 asked" {
+			t.Error(got)
+		}
+		if turn.Stopped() != d {
+			t.Errorf("the turn was stopped by %v", turn.Stopped())
+		}
+		other := w.admit(as("ann"))
+		defer other.End()
+		w.call(other.Context(), tokens(1))
+		if other.Stopped() != nil {
+			t.Error("a turn was stopped by the calls of another one")
+		}
+	})
+}
+
+func TestTheTurnsBoundsHoldOverAllThatWorksInIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, quota.LimitsConfig{})
+		endpoint := quota.WithTurnLimits(as("ann"), quota.TurnLimits{Calls: 5})
+		turn := w.admit(endpoint)
+		defer turn.End()
+		agent := quota.WithTurnLimits(turn.Context(), quota.TurnLimits{Calls: 2}) // a sub-agent's own
+		w.call(agent, tokens(1))
+		nested := w.admit(quota.WithTurnLimits(agent, quota.TurnLimits{Calls: quota.NoCap})) // an agent as its tool
+		w.call(nested.Context(), tokens(1))
+		if d := w.denied(nested.Context(), tokens(1)); d.Max != 2 {
+			t.Errorf("the agent's third call: %v", d)
+		}
+		for range 3 {
+			w.call(turn.Context(), tokens(1))
+		}
+		if d := w.denied(turn.Context(), tokens(1)); d.Max != 5 || d.Used != 5 {
+			t.Errorf("the turn's sixth call: %v", d)
+		}
+		if calls, _ := turn.Used(); calls != 5 {
+			t.Errorf("%d calls were counted, want 5", calls)
+		}
+	})
+}
+
+func TestWhatIsNotSetComesFromTheCommonBounds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, quota.LimitsConfig{}, func(c *quota.Config) {
+			c.Turn = quota.TurnLimits{Calls: 3, Cost: 1_000_000}
+		})
+		ctx := quota.WithTurnLimits(as("ann"), quota.TurnLimits{Cost: 500_000})
+		ctx = quota.WithTurnLimits(ctx, quota.TurnLimits{MaxOutput: 100})
+		turn := w.admit(ctx)
+		defer turn.End()
+		w.call(turn.Context(), tokens(100_000)) // $0.40
+		if d := w.denied(turn.Context(), tokens(50_000)); d.Reason != quota.ReasonTurnCost || d.Max != 500_000 {
+			t.Errorf("above the endpoint's cost: %v", d)
+		}
+		w.call(turn.Context(), tokens(1))
+		w.call(turn.Context(), tokens(1))
+		if d := w.denied(turn.Context(), tokens(1)); d.Reason != quota.ReasonTurnCalls || d.Max != 3 {
+			t.Errorf("above the common number of calls: %v", d)
+		}
+	})
+}
+
+func TestTheTurnsCostIsWhatIsSpentAndWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, quota.LimitsConfig{}, func(c *quota.Config) { c.Turn.Cost = 1_000_000 })
+		turn := w.admit(as("ann"))
+		defer turn.End()
+		spends := func(want usage.Micros) {
+			t.Helper()
+			if _, cost := turn.Used(); cost != want {
+				t.Errorf("the turn costs %v, want %v", cost, want)
+			}
+		}
+		first := w.reserve(turn.Context(), tokens(150_000)) // $0.60
+		if d := w.denied(turn.Context(), tokens(150_000)); told(d) != "mid_turn turn_cost : 600000 of 1000000 used, 600000 asked" {
+			t.Error(told(d))
+		}
+		spends(600_000)
+		w.settle(first, tokens(50_000)) // $0.20
+		spends(200_000)
+		second := w.reserve(turn.Context(), tokens(150_000))
+		if err := second.Release(context.Background()); err != nil {
+			t.Error(err)
+		}
+		spends(200_000)
+		paid, err := w.Meter(turn.Context(), quota.Cost{Tool: "search", Money: 700_000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		spends(900_000)
+		if err := paid.Settle(context.Background(), quota.Cost{Money: 750_000}); err != nil {
+			t.Error(err)
+		}
+		spends(950_000)
+		if _, err := w.Meter(turn.Context(), quota.Cost{Tool: "search", Money: 60_000}); err == nil {
+			t.Error("a tool was let through above the turn's cost")
+		}
+	})
+}
+
+func TestParallelBranchesDoNotOverspendTheTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, quota.LimitsConfig{}, func(c *quota.Config) { c.Turn = quota.TurnLimits{Calls: 10} })
+		turn := w.admit(as("ann"))
+		defer turn.End()
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		passed := 0
+		for range 40 {
+			all.Go(func() {
+				if _, err := w.try(turn.Context(), tokens(1)); err == nil {
+					mu.Lock()
+					passed++
+					mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+		if passed != 10 {
+			t.Errorf("%d calls passed, want 10", passed)
+		}
+	})
+}
+
+func TestACallThatALimitDeniesIsNotOneOfTheTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, quota.LimitsConfig{Limits: []quota.Limit{
+			{Name: "day", Scope: quota.User, Window: quota.Day, Max: quota.Max{quota.Tokens: 100}},
+		}}, func(c *quota.Config) { c.Turn = quota.TurnLimits{Calls: 2, Cost: 1_000_000} })
+		turn := w.admit(as("ann"))
+		defer turn.End()
+		for range 5 {
+			w.denied(turn.Context(), tokens(101))
+		}
+		w.call(turn.Context(), tokens(10))
+		if calls, cost := turn.Used(); calls != 1 || cost != 40 {
+			t.Errorf("counted %d calls for %v", calls, cost)
+		}
+	})
+}
+
+func TestACallThatAnOuterBoundDeniesCountsUnderNone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, quota.LimitsConfig{}, func(c *quota.Config) { c.Turn.Cost = 100 })
+		turn := w.admit(as("ann"))
+		defer turn.End()
+		agent := quota.WithTurnLimits(turn.Context(), quota.TurnLimits{Calls: 2})
+		for range 5 {
+			if d := w.denied(agent, tokens(26)); d.Reason != quota.ReasonTurnCost {
+				t.Errorf("above the turn's cost: %v", d)
+			}
+		}
+		w.call(agent, tokens(1))
+		w.call(agent, tokens(1))
+	})
+}
+
+func TestInvalidTurnLimitsNameTheField(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, quota.LimitsConfig{})
+		turn := w.admit(as("ann"))
+		defer turn.End()
+		for _, c := range []struct {
+			limits quota.TurnLimits
+			want   string
+		}{
+			{quota.TurnLimits{Calls: -2}, "TurnLimits.Calls is -2"},
+			{quota.TurnLimits{Cost: -2}, "TurnLimits.Cost is -2"},
+			{quota.TurnLimits{MaxOutput: -1}, "TurnLimits.MaxOutput is -1"},
+			{quota.TurnLimits{Room: quota.Max{quota.Tokens: -1}}, "TurnLimits.Room[tokens] is -1"},
+			{quota.TurnLimits{Room: quota.Max{quota.Turns: 1}}, "TurnLimits.Room has turns"},
+			{quota.TurnLimits{Room: quota.Max{quota.Unit(99): 1}}, "TurnLimits.Room has unit(99)"},
+		} {
+			_, atAdmission := w.Admit(quota.WithTurnLimits(as("ann"), c.limits))
+			_, midTurn := w.try(quota.WithTurnLimits(turn.Context(), c.limits), tokens(1))
+			for stage, err := range map[string]error{"admission": atAdmission, "mid-turn": midTurn, "validate": c.limits.Validate()} {
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%s: got %v, want %q", stage, err, c.want)
+				}
+			}
+		}
+	})
+}

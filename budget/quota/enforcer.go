@@ -1,0 +1,171 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate/budget"
+)
+
+// Enforcer sees to it that nobody uses more than their limits allow. It looks
+// twice:
+//
+//   - At the beginning of a turn ([Enforcer.Admit], or [Run]) it looks at the limits
+//     of turns and of turns under way at a time, and whether anything is left of the
+//     others. Who is denied is told at once.
+//   - Before each model call ([Enforcer.Budget]) and paid tool ([Enforcer.Meter]) it
+//     reserves what that will probably use, under all limits that are on the
+//     subject, or under none. It may wait a moment for rolling limits, because work
+//     that is half done is better late than lost; what is used up in a calendar
+//     window is denied. What was really used is settled afterwards.
+//
+// For whom something is done stands in the context ([WithSubject]), and so does the
+// turn. So all model calls of a turn count, whoever makes them: sub-agents,
+// parallel branches, agents that are used as tools.
+//
+// Limits of several places of the ledger (see [Ledger]) are reserved one place after
+// the other, that of [Global] last; if one denies, what the others have reserved is
+// given back.
+//
+// While the ledger cannot be reached, the [FailurePolicy] of each limit decides. A
+// call whose limits are all Open passes if a local bucket lets it, one per counter,
+// that refills as the limit does; of a calendar limit it holds a tenth, and turns
+// under way at a time are not limited. What such a call used is booked when the
+// ledger is back, in the window of that time.
+//
+// The times of turns and holds, and what still has to be told to the ledger, are
+// looked after by one timer, which [Enforcer.Close] ends. An Enforcer is safe for
+// concurrent use.
+type Enforcer struct {
+	cfg    Config
+	local  bool // the ledger waits for nothing
+	limits atomic.Pointer[LimitResolver]
+	closed atomic.Bool
+
+	spans  sync.Map // Window → *spanCache
+	keeper keeper
+	outage outage
+	later  later
+}
+
+// New makes an Enforcer. The error names every field that is wrong.
+func New(cfg Config) (*Enforcer, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	e := &Enforcer{cfg: cfg}
+	local, ok := cfg.Ledger.(budget.Local)
+	e.local = ok && local.Local()
+	e.limits.Store(&cfg.Limits)
+	e.keeper.init(e)
+	e.outage.init(e)
+	e.later.init(e)
+	return e, nil
+}
+
+// Reload puts other limits in the place of those that there are, for all that is
+// done from now on. What was spent, and what is reserved, stays. The error says why
+// they cannot be enforced, and then nothing changes.
+func (e *Enforcer) Reload(l *Limits) error {
+	if l == nil {
+		return errors.New("quota: Reload: there are no limits")
+	}
+	if err := e.cfg.check(l); err != nil {
+		return err
+	}
+	resolver := LimitResolver(l)
+	e.limits.Store(&resolver)
+	return nil
+}
+
+// Hierarchy are the scopes.
+func (e *Enforcer) Hierarchy() *Hierarchy { return e.cfg.Hierarchy }
+
+// Healthy returns nil if the ledger can do its work now. It waits no longer than
+// an operation may take.
+func (e *Enforcer) Healthy(ctx context.Context) error {
+	return e.ask(ctx, e.cfg.Ledger.Healthy)
+}
+
+// Close ends the enforcer: nothing more is admitted and no more calls are let
+// through, and what still has to be told to the ledger is told until ctx ends, which
+// is then an error. Turns and calls that are under way can still end. It does not
+// close the ledger, and may be called more than once.
+func (e *Enforcer) Close(ctx context.Context) error {
+	e.closed.Store(true)
+	e.keeper.close()
+	if left := e.later.close(ctx); left > 0 {
+		return fmt.Errorf("quota: %d operations could not be told to the ledger: %w", left, context.Cause(ctx))
+	}
+	return nil
+}
+
+// ask does an operation of the ledger within its time.
+func (e *Enforcer) ask(ctx context.Context, do func(context.Context) error) error {
+	if e.local {
+		return do(ctx)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, e.cfg.LedgerTimeout, errLedgerSlow)
+	defer cancel()
+	err := do(ctx)
+	if err != nil && context.Cause(ctx) == errLedgerSlow && !errors.Is(err, ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", ErrUnavailable, errLedgerSlow)
+	}
+	return err
+}
+
+var errLedgerSlow = errors.New("it did not answer in time")
+
+// who says for whom something is done, and what is limited for them.
+type who struct {
+	subject Subject
+	limits  []Limit
+	plan    string // for metrics: one that is known
+}
+
+// who looks up the limits of a subject.
+func (e *Enforcer) who(ctx context.Context, s Subject) (who, error) {
+	w := who{subject: s}
+	if e.cfg.Mode == Off {
+		return w, nil
+	}
+	if fixed, ok := (*e.limits.Load()).(*Limits); ok {
+		w.limits, w.plan = fixed.For(s), fixed.PlanOf(s)
+		return w, nil
+	}
+	limits, err := (*e.limits.Load()).Limits(ctx, s)
+	w.limits = limits
+	return w, err
+}
+
+// mode is how a limit is enforced.
+func (e *Enforcer) mode(l *Limit) Mode {
+	if e.cfg.Mode == Observe {
+		return Observe
+	}
+	return l.Mode
+}
+
+// spanCache keeps the windows around now, which are the same for a while.
+type spanCache struct{ now atomic.Pointer[[3]Span] }
+
+// spansOf are the windows around now. There are few kinds of windows, and finding
+// out where they begin takes longer than everything else about an entry.
+func (e *Enforcer) spansOf(w Window, now time.Time) [3]Span {
+	c, ok := e.spans.Load(w)
+	if !ok {
+		c, _ = e.spans.LoadOrStore(w, &spanCache{})
+	}
+	cache := c.(*spanCache)
+	if known := cache.now.Load(); known != nil && known[1].Contains(now) {
+		return *known
+	}
+	spans := w.Spans(now)
+	cache.now.Store(&spans)
+	return spans
+}

@@ -1,0 +1,80 @@
+package quota
+
+import (
+	"time"
+
+	"github.com/headgate-go/headgate/usage"
+)
+
+// Outcome is what came of a check: a fixed set, fit for a metric's label.
+type Outcome string
+
+const (
+	// OutcomeAllowed passed at once.
+	OutcomeAllowed Outcome = "allowed"
+	// OutcomeWaited passed after a wait.
+	OutcomeWaited Outcome = "waited"
+	// OutcomeDenied was denied.
+	OutcomeDenied Outcome = "denied"
+	// OutcomeObserved passed, but would have been denied if its limit were enforced.
+	OutcomeObserved Outcome = "observed"
+	// OutcomeUnchecked passed without the ledger, which could not be reached.
+	OutcomeUnchecked Outcome = "unchecked"
+)
+
+// Decision is what came of one check, for metrics. It holds nobody's id.
+type Decision struct {
+	Stage   Stage
+	Outcome Outcome
+	// Tool is true for a paid tool, and false for a turn or a model call.
+	Tool bool
+	// Reason, Limit, Scope and Unit say what denied, or would have, or made it wait.
+	Reason Reason
+	Limit  string
+	Scope  Scope
+	Unit   Unit
+	// Plan is the subject's plan if it is known, "" otherwise.
+	Plan string
+	// Wait is how long was waited.
+	Wait time.Duration
+}
+
+// Booking is what became of what a call reserved, for metrics. It holds nobody's
+// id.
+type Booking struct {
+	// Model and Agent are those of the call, as its caller gave them: bound them
+	// before they become labels. Agent is the tool's name for a paid tool.
+	Model, Agent string
+	Tool         bool
+	// Plan is the subject's plan if it is known, "" otherwise.
+	Plan string
+	// Estimated is the estimate that came with the call, Actual what was settled:
+	// zero if it was released.
+	Estimated, Actual usage.Usage
+	// Held and Charged are by unit. Units that nothing counts may be 0.
+	Held, Charged Amounts
+	// Released is true if nothing was charged.
+	Released bool
+	// Guessed is true if no provider reported what is charged.
+	Guessed bool
+}
+
+// Hooks are called for metrics, where something happens and in the goroutine of
+// whoever does it, many at a time: they must return at once. Each may be nil.
+type Hooks struct {
+	// Decided is called for every check.
+	Decided func(Decision)
+	// Booked is called for each call that was settled or released, once.
+	Booked func(Booking)
+	// Outage is called when the ledger cannot be reached any more, with true, and
+	// when it can again, with false.
+	Outage func(began bool)
+	// Lapsed is called for leases and holds that had expired in the ledger though
+	// whom they belong to is still at work.
+	Lapsed func(n int)
+	// Queued is called with how many operations wait for the ledger to come back,
+	// whenever that changes.
+	Queued func(n int)
+	// Lost is called when an operation could not be made at all.
+	Lost func()
+}

@@ -1,0 +1,200 @@
+package quota
+
+import (
+	"context"
+	"time"
+)
+
+// taken is what came of taking claims, besides a denial.
+type taken struct {
+	// wait is how long to wait before going on, and slow the entry to wait for.
+	wait time.Duration
+	slow *Denial
+	// unchecked is true if some of it passed without the ledger.
+	unchecked bool
+}
+
+// take reserves all claims, or none. A denial is a value; the error is that of ctx
+// or says that something was asked that cannot be.
+func (a *asking) take(ctx context.Context, note Note) (taken, *Denial, error) {
+	var t taken
+	for i := range a.claims {
+		c := &a.claims[i]
+		r := Reserve{ID: c.id, Tree: c.tree, Entries: c.entries, TTL: a.e.cfg.TTL, Exclusive: c.exclusive, Note: note}
+		res, err := a.e.reserve(ctx, r)
+		if err != nil {
+			if !a.e.local { // it may have been done all the same
+				_ = a.e.later.add(ctx, operation{do: releaseClaim, tree: c.tree, id: c.id, doubtful: true})
+			}
+			if ctx.Err() != nil {
+				a.giveBack(ctx, i)
+				return t, nil, ctx.Err()
+			}
+			if d := a.without(c, err); d != nil {
+				a.giveBack(ctx, i)
+				return t, d, nil
+			}
+			c.state, t.unchecked = claimOpen, true
+			continue
+		}
+		c.result = res
+		if res.Held || res.Denied >= 0 {
+			a.giveBack(ctx, i)
+			return t, a.denial(c, &res), nil
+		}
+		c.state = claimHeld
+		if res.Wait > t.wait {
+			t.wait, t.slow = res.Wait, a.slowest(c, &res)
+		}
+	}
+	return t, nil, nil
+}
+
+// reserve asks the ledger, and notes whether it could be reached.
+func (e *Enforcer) reserve(ctx context.Context, r Reserve) (res Reserved, err error) {
+	if e.local {
+		res, err = e.cfg.Ledger.Reserve(ctx, r)
+	} else {
+		err = e.ask(ctx, func(ctx context.Context) (err error) {
+			res, err = e.cfg.Ledger.Reserve(ctx, r)
+			return err
+		})
+	}
+	e.outage.note(ctx, err)
+	return res, err
+}
+
+// giveBack releases what the first n claims hold.
+func (a *asking) giveBack(ctx context.Context, n int) {
+	for i := range a.claims[:n] {
+		if c := &a.claims[i]; c.state == claimHeld {
+			a.e.release(ctx, c.tree, c.id)
+		}
+		a.claims[i].state = claimNone
+	}
+}
+
+// release gives back what a reservation holds, whether or not ctx has ended; if the
+// ledger cannot be reached, later.
+func (e *Enforcer) release(ctx context.Context, tree, id string) {
+	_ = e.later.do(ctx, operation{do: releaseClaim, tree: tree, id: id}) // it lapses by itself
+}
+
+// without decides about a claim when the ledger could not: nil lets it pass.
+func (a *asking) without(c *claim, err error) *Denial {
+	for i, l := range c.limits {
+		policy := l.Failure
+		if policy == Auto {
+			if policy = Closed; c.entries[i].Observe {
+				policy = Open
+			}
+		}
+		if policy == Closed {
+			return &Denial{
+				Reason: ReasonUnavailable, Stage: a.stage, Limit: l.Name, Scope: l.Scope,
+				RetryAfter: busyRetry, Err: err,
+			}
+		}
+	}
+	if i, retry := a.e.outage.fallBack(c.entries, a.now); i >= 0 {
+		e, l := &c.entries[i], c.limits[i]
+		return &Denial{
+			Reason: ReasonRate, Stage: a.stage, Limit: l.Name, Scope: l.Scope, Unit: e.Unit,
+			Max: e.Limit, Used: e.Limit, Requested: e.Amount, RetryAfter: retry, Err: ErrUnavailable,
+		}
+	}
+	return nil
+}
+
+// denial says what a denied reservation was denied by.
+func (a *asking) denial(c *claim, r *Reserved) *Denial {
+	if r.Held {
+		for i := range c.entries {
+			if c.entries[i].Key == c.exclusive {
+				d := a.stands(c, i, r)
+				d.Reason, d.RetryAfter = ReasonBusy, busyRetry
+				return d
+			}
+		}
+		return &Denial{Reason: ReasonBusy, Stage: a.stage, RetryAfter: busyRetry}
+	}
+	d := a.stands(c, r.Denied, r)
+	e := &c.entries[r.Denied]
+	a.refused = refusal{e, c.limits[r.Denied], c.tree, r.committed(r.Denied)}
+	d.Never, d.RetryAfter = r.Never, r.RetryAfter
+	switch {
+	case d.Max == 0: // nothing ever passes
+		d.Reason, d.Never, d.RetryAfter, d.ResetsAt = ReasonExhausted, true, 0, time.Time{}
+	case d.Never:
+		d.Reason, d.RetryAfter, d.ResetsAt = ReasonNeverFits, 0, time.Time{}
+	case e.Unit == ConcurrentTurns:
+		d.Reason = ReasonConcurrency
+	case e.Rolling:
+		d.Reason = ReasonRate
+	default:
+		d.Reason = ReasonExhausted
+		if max(e.Amount, 1) <= d.Max-a.refused.committed {
+			d.Reason, d.RetryAfter = ReasonBusy, busyRetry
+		} else if d.RetryAfter == 0 && !d.ResetsAt.IsZero() {
+			d.RetryAfter = max(d.ResetsAt.Sub(r.Now), 0)
+		}
+	}
+	return d
+}
+
+// committed is what is spent of an entry's counter.
+func (r *Reserved) committed(i int) int64 {
+	if i < len(r.Status) {
+		return r.Status[i].Committed
+	}
+	return 0
+}
+
+// stands says how the counter of an entry stands, as a Denial without a reason.
+func (a *asking) stands(c *claim, i int, r *Reserved) *Denial {
+	e, l := &c.entries[i], c.limits[i]
+	d := &Denial{Stage: a.stage, Limit: l.Name, Scope: l.Scope, Unit: e.Unit, Max: e.Limit, Requested: e.Amount}
+	switch {
+	case e.Rolling && e.Limit > 0:
+		d.Max = e.Burst
+	case e.Soft && e.Ceiling >= 0:
+		d.Max = e.Ceiling
+	}
+	if i < len(r.Status) {
+		st := &r.Status[i]
+		if d.Used = st.Committed; !e.Rolling {
+			d.Used = addAmounts(st.Committed, st.Reserved)
+		}
+		d.ResetsAt = st.Span.End
+	}
+	return d
+}
+
+// slowest says which rolling entry of a claim is in debt most.
+func (a *asking) slowest(c *claim, r *Reserved) (slow *Denial) {
+	var most time.Duration
+	for i := range c.entries {
+		e := &c.entries[i]
+		if !e.Rolling || e.Observe || e.Limit <= 0 || i >= len(r.Status) {
+			continue
+		}
+		debt := time.Duration(float64(r.Status[i].Committed-e.Burst) / float64(e.Limit) * float64(e.Per))
+		if slow == nil || debt > most {
+			most = debt
+			slow = a.stands(c, i, r)
+			slow.Reason = ReasonRate
+		}
+	}
+	return slow
+}
+
+// keep makes of what is taken what is kept until the end: the entries are not
+// needed any more, but for what passed without the ledger.
+func (a *asking) keep() []claim {
+	for i := range a.claims {
+		if c := &a.claims[i]; c.state != claimOpen {
+			c.entries, c.limits, c.result = nil, nil, Reserved{}
+		}
+	}
+	return a.claims
+}

@@ -1,0 +1,365 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Bounds of what waits for the ledger.
+const (
+	// maxLater is how many operations wait. Each is a few hundred bytes.
+	maxLater = 1 << 14
+	// laterMin and laterMax are how long is waited between tries: twice as long
+	// after each one that did nothing.
+	laterMin = time.Second
+	laterMax = 30 * time.Second
+	// laterTries is after how many failures in a row the others wait, too.
+	laterTries = 8
+	// laterLongest is how long is tried.
+	laterLongest = 24 * time.Hour
+)
+
+// What an operation does to a reservation.
+const (
+	settleClaim  = iota // settles it
+	releaseClaim        // gives it back
+	bookClaim           // books what passed without the ledger, as a reservation of its own
+)
+
+// operation is something that the ledger is told after the fact: it is true
+// already, whatever the ledger says.
+type operation struct {
+	do       int
+	doubtful bool // perhaps there is nothing to be done; it lapses by itself
+	tree, id string
+	settle   Settle
+	entries  []Entry // of bookClaim
+	note     Note
+	then     func(Settled) // told of the result; may be nil
+	since    time.Time     // when it was first tried
+}
+
+// later makes operations, and remembers those that could not be made, so that what
+// a call has used is not lost, nor its end kept waiting. Those of one reservation
+// are made in order.
+type later struct {
+	e *Enforcer
+
+	mu sync.Mutex
+	// mu guards all that follows.
+	waiting []operation
+	ids     map[string]int // of waiting operations, by reservation
+	timer   *time.Timer    // armed while something waits, unless it is being worked on
+	delay   time.Duration
+	working bool
+	closed  bool
+	losses  int64         // that were not logged yet
+	logged  time.Time     // when the last ones were
+	idle    chan struct{} // closed when working becomes false; nil without waiters
+}
+
+func (l *later) init(e *Enforcer) {
+	l.e, l.ids, l.delay = e, map[string]int{}, laterMin
+}
+
+var (
+	errLaterFull   = errors.New("quota: too many operations wait for the ledger")
+	errLaterClosed = errors.New("quota: the enforcer is closed, and the ledger cannot be reached")
+)
+
+// do makes an operation now, whether or not ctx has ended, or else later. It
+// returns an error only if the operation is lost.
+func (l *later) do(ctx context.Context, op operation) error {
+	l.mu.Lock()
+	first := l.ids[op.id] > 0 // one of the same reservation comes first
+	l.mu.Unlock()
+	if first {
+		return l.add(ctx, op)
+	}
+	if !l.e.local {
+		ctx = context.WithoutCancel(ctx)
+	}
+	err := l.make(ctx, &op)
+	if err == nil {
+		return nil
+	}
+	if !unreachable(err) {
+		l.lost(ctx, &op, err)
+		return err
+	}
+	return l.add(ctx, op)
+}
+
+// make makes an operation. What the ledger does not know any more needs no release.
+func (l *later) make(ctx context.Context, op *operation) error {
+	var result Settled
+	var err error
+	if l.e.local { // it neither waits nor looks into ctx for anything but its end
+		result, err = l.tell(context.Background(), op)
+	} else {
+		err = l.e.ask(ctx, func(ctx context.Context) (err error) {
+			result, err = l.tell(ctx, op)
+			return err
+		})
+	}
+	l.e.outage.note(ctx, err)
+	switch {
+	case err == nil && op.then != nil:
+		op.then(result)
+	case op.do == releaseClaim && errors.Is(err, ErrUnknownReservation):
+		return nil
+	}
+	return err
+}
+
+// tell tells the ledger of an operation.
+func (l *later) tell(ctx context.Context, op *operation) (Settled, error) {
+	ledger := l.e.cfg.Ledger
+	switch op.do {
+	case releaseClaim:
+		return Settled{}, ledger.Release(ctx, op.tree, op.id)
+	case bookClaim:
+		// Nothing denies it: it is spent. A repeat changes nothing.
+		_, err := ledger.Reserve(ctx, Reserve{ID: op.id, Tree: op.tree, Entries: op.entries, TTL: l.e.cfg.TTL, Note: op.note})
+		if err != nil {
+			return Settled{}, err
+		}
+	}
+	return ledger.Settle(ctx, op.settle)
+}
+
+// add has an operation made later.
+func (l *later) add(ctx context.Context, op operation) error {
+	op.since = time.Now()
+	l.mu.Lock()
+	if op.doubtful && (l.closed || len(l.waiting) >= maxLater/2) {
+		l.mu.Unlock()
+		return nil
+	}
+	if full := len(l.waiting) >= maxLater; full || l.closed && !l.working {
+		l.mu.Unlock()
+		err := errLaterClosed
+		if full {
+			err = errLaterFull
+		}
+		l.lost(ctx, &op, err)
+		return err
+	}
+	l.waiting = append(l.waiting, op)
+	l.ids[op.id]++
+	n := len(l.waiting)
+	if !l.working && !l.closed && l.timer == nil {
+		l.timer = time.AfterFunc(l.delay, l.work)
+	}
+	l.mu.Unlock()
+	l.e.queued(n)
+	return nil
+}
+
+// hurry has what waits be tried at once: the ledger is back.
+func (l *later) hurry() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.delay = laterMin
+	if l.timer != nil {
+		l.timer.Reset(0)
+	}
+}
+
+// lost tells of an operation that cannot be made. It is logged once a minute at most.
+func (l *later) lost(ctx context.Context, op *operation, err error) {
+	if h := l.e.cfg.Hooks.Lost; h != nil {
+		h()
+	}
+	l.mu.Lock()
+	l.losses++
+	n, now := l.losses, time.Now()
+	if quiet := now.Sub(l.logged) < time.Minute; quiet {
+		l.mu.Unlock()
+		return
+	}
+	l.losses, l.logged = 0, now
+	l.mu.Unlock()
+	l.e.cfg.Logger.ErrorContext(ctx, "quota: the ledger was not told how calls have ended; what they hold lapses by itself",
+		slog.Int64("number", n), slog.String("reservation", op.id), slog.Any("error", err))
+}
+
+// work makes what waits.
+func (l *later) work() {
+	l.mu.Lock()
+	l.timer = nil
+	if l.working || l.closed {
+		l.mu.Unlock()
+		return
+	}
+	l.working = true
+	l.mu.Unlock()
+	progress := l.pass(context.Background())
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.working = false
+	if l.idle != nil {
+		close(l.idle)
+		l.idle = nil
+	}
+	switch {
+	case l.closed || len(l.waiting) == 0:
+		l.delay = laterMin
+		return
+	case progress:
+		l.delay = laterMin
+	default:
+		l.delay = min(2*l.delay, laterMax)
+	}
+	l.timer = time.AfterFunc(l.delay, l.work)
+}
+
+// pass tries each operation that waits once, until too many have failed in a row
+// or ctx ends. It reports whether any was made.
+func (l *later) pass(ctx context.Context) (progress bool) {
+	l.mu.Lock()
+	todo := len(l.waiting)
+	l.mu.Unlock()
+	failures := 0
+	failed := map[string]bool{} // those after it must wait
+	for range todo {
+		l.mu.Lock()
+		op := l.waiting[0]
+		l.mu.Unlock()
+		var err error
+		if failures >= laterTries || failed[op.id] || ctx.Err() != nil {
+			err = ErrUnavailable
+		} else if err = l.make(ctx, &op); err != nil && unreachable(err) && time.Since(op.since) < laterLongest {
+			failures++
+			failed[op.id] = true
+		} else {
+			failures, progress = 0, true
+			if err != nil {
+				l.lost(ctx, &op, err)
+				err = nil
+			}
+		}
+		l.mu.Lock()
+		l.waiting[0] = operation{}
+		l.waiting = l.waiting[1:]
+		if err != nil {
+			l.waiting = append(l.waiting, op)
+		} else if l.ids[op.id]--; l.ids[op.id] == 0 {
+			delete(l.ids, op.id)
+		}
+		n := len(l.waiting)
+		l.mu.Unlock()
+		if err == nil {
+			l.e.queued(n)
+		}
+	}
+	return progress
+}
+
+// holds reports whether something is still to be done about a reservation.
+func (l *later) holds(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ids[id] > 0
+}
+
+// close makes what waits, until ctx ends, and returns how much is left. What is
+// added afterwards is not made.
+func (l *later) close(ctx context.Context) (left int) {
+	l.mu.Lock()
+	l.closed = true
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+	for l.working {
+		if l.idle == nil {
+			l.idle = make(chan struct{})
+		}
+		idle := l.idle
+		l.mu.Unlock()
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return l.count()
+		}
+		l.mu.Lock()
+	}
+	l.working = true
+	l.mu.Unlock()
+	for delay := laterMin; l.count() > 0 && ctx.Err() == nil; {
+		if l.pass(ctx) {
+			delay = laterMin
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(delay):
+			delay = min(2*delay, laterMax)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.working = false
+	if l.idle != nil {
+		close(l.idle)
+		l.idle = nil
+	}
+	return len(l.waiting)
+}
+
+func (l *later) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting)
+}
+
+// settleClaims tells the ledger what the holders of claims have used. seq is above
+// 0 for a correction. An error means that something is lost.
+func (e *Enforcer) settleClaims(ctx context.Context, claims []claim, actual Amounts, seq int64, note Note, then func(Settled)) error {
+	var errs []error
+	for i := range claims {
+		c := &claims[i]
+		op := operation{
+			do: settleClaim, tree: c.tree, id: c.id, note: note, then: then,
+			settle: Settle{ID: c.id, Tree: c.tree, Actual: actual, Adjust: seq > 0, Seq: seq},
+		}
+		switch c.state {
+		case claimHeld:
+		case claimOpen:
+			// Nobody knows what became of the reservation, so this is another one.
+			op.do, op.id = bookClaim, c.id+".o"
+			op.settle.ID = op.id
+			for i := range c.entries {
+				// A rate is about how much passes now, and not about the past.
+				entry := c.entries[i]
+				if entry.Kind == Hold && !entry.Rolling {
+					entry.Amount, entry.Observe = actual[entry.Unit], true
+					op.entries = append(op.entries, entry)
+				}
+			}
+			if len(op.entries) == 0 {
+				continue
+			}
+		default:
+			continue
+		}
+		errs = append(errs, e.later.do(ctx, op))
+	}
+	return errors.Join(errs...)
+}
+
+// releaseClaims gives back what claims hold.
+func (e *Enforcer) releaseClaims(ctx context.Context, claims []claim) error {
+	var errs []error
+	for i := range claims {
+		if c := &claims[i]; c.state == claimHeld {
+			errs = append(errs, e.later.do(ctx, operation{do: releaseClaim, tree: c.tree, id: c.id}))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,247 @@
+package quota_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/budget/quota"
+)
+
+// threeCalls lets a user make three model calls a day.
+var threeCalls = quota.LimitsConfig{Limits: []quota.Limit{
+	{Name: "calls", Scope: quota.User, Window: quota.Day, Max: quota.Max{quota.Calls: 3}},
+}}
+
+// fourCalls makes model calls until one is denied, which is the fourth, and lets say
+// do something before each.
+func (w *world) fourCalls(r *http.Request, say func(call int)) error {
+	for i := range 4 {
+		say(i)
+		res, err := w.try(r.Context(), tokens(10))
+		if err != nil {
+			return fmt.Errorf("agent: model: %w", err)
+		}
+		w.settle(res, tokens(10))
+	}
+	return nil
+}
+
+func TestADenialBeforeTheFirstByteIsARealStatus(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, threeCalls)
+	got := w.serve(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "text/event-stream")
+		rw.Header().Set("Content-Length", "5")
+		if err := w.fourCalls(r, func(int) {}); !quota.Refuse(rw, r, err) {
+			t.Errorf("%v is not answered", err)
+		}
+	}), quota.MiddlewareConfig{}).get("alice")
+	p := problemOf(t, got)
+	if got.Code != 429 || p.Stage != "mid_turn" || p.Reason != quota.ReasonExhausted || *p.Used != 3 || *p.Remaining != 0 {
+		t.Errorf("status %d, report %s", got.Code, got.Body)
+	}
+	if got.Header().Get("RateLimit-Policy") != `"calls";q=3;qu="calls";w=86400` || got.Header().Get("Retry-After") == "" {
+		t.Errorf("header %v", got.Header())
+	}
+}
+
+func TestADenialInTheMiddleOfAStreamEndsItInBand(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, threeCalls)
+	s := w.serve(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		flusher := rw.(http.Flusher)
+		err := w.fourCalls(r, func(i int) { _, _ = fmt.Fprintf(rw, "data: step %d\n\n", i); flusher.Flush() })
+		flushed := 0
+		if !quota.Refuse(wrapped{rw, &flushed}, r, err) || flushed == 0 {
+			t.Errorf("%v is not answered, or not flushed", err)
+		}
+	}), quota.MiddlewareConfig{})
+	got := s.get("alice")
+	events := parseEvents(got.Body.String())
+	if got.Code != 200 || !got.Flushed || len(events) != 5 {
+		t.Fatalf("status %d, events %q", got.Code, events)
+	}
+	for i, e := range events[:4] {
+		if e.name != "" || e.data != fmt.Sprintf("step %d", i) {
+			t.Errorf("event %d is %q", i, e)
+		}
+	}
+	var p quota.Problem
+	if err := json.Unmarshal([]byte(events[4].data), &p); err != nil {
+		t.Fatal(err)
+	}
+	if events[4].name != "error" || p.Status != 429 || p.Stage != "mid_turn" || !strings.Contains(p.Detail, "stopped early") || p.Instance == "" {
+		t.Errorf("the last event is %q", events[4])
+	}
+}
+
+// wrapped is a handler's own writer around that of the middleware. It counts flushes.
+type wrapped struct {
+	http.ResponseWriter
+	flushed *int
+}
+
+func (w wrapped) FlushError() error {
+	*w.flushed++
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+func (w wrapped) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func TestOnlyADenialIsRefusedAndOnlyWhereItCanBe(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, threeCalls)
+	got := w.serve(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		for _, err := range []error{nil, errors.New("429 from the provider"), io.EOF} {
+			if quota.Refuse(rw, r, err) {
+				t.Errorf("%v is refused", err)
+			}
+		}
+		_, _ = io.WriteString(rw, "half a")
+		if err := w.fourCalls(r, func(int) {}); err == nil || quota.Refuse(rw, r, err) {
+			t.Errorf("%v is refused in the middle of a text", err)
+		}
+		_, _ = io.WriteString(rw, " loaf")
+	}), quota.MiddlewareConfig{}).get("alice")
+	if got.Code != 200 || got.Body.String() != "half a loaf" {
+		t.Errorf("status %d, body %q", got.Code, got.Body)
+	}
+}
+
+func TestRefuseBehindNoMiddleware(t *testing.T) {
+	t.Parallel()
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	w := httptest.NewRecorder()
+	if !quota.Refuse(w, r, deniedUntil(time.Hour)) || w.Code != 429 || problemOf(t, w).Instance != "" {
+		t.Errorf("status %d, %s", w.Code, w.Body)
+	}
+	w = httptest.NewRecorder()
+	w.Header().Set("Content-Type", "text/event-stream")
+	if !quota.Refuse(w, r, deniedUntil(time.Hour)) || w.Code != 200 || len(parseEvents(w.Body.String())) != 1 {
+		t.Errorf("status %d, %s", w.Code, w.Body)
+	}
+	w = httptest.NewRecorder()
+	if !quota.Refuse(w, r, &quota.Denial{Reason: quota.ReasonNoSubject, Scope: quota.User}) || w.Code != 401 || w.Header().Get("WWW-Authenticate") != "Bearer" {
+		t.Errorf("status %d, header %v", w.Code, w.Header())
+	}
+}
+
+// In a real server, a handler can do behind the middleware what it can without.
+func TestTheWriterCanDoWhatTheServersOwnCan(t *testing.T) {
+	t.Parallel()
+	e := newWorld(t, quota.LimitsConfig{})
+	next := make(chan struct{})
+	mux := http.NewServeMux()
+	mux.HandleFunc("/flush", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "a\n")
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Errorf("Flush: %v", err)
+		}
+		<-next
+		_, _ = io.WriteString(w, "b\n")
+		w.(http.Flusher).Flush()
+		<-next
+	})
+	mux.HandleFunc("/deadline", func(w http.ResponseWriter, _ *http.Request) {
+		c := http.NewResponseController(w)
+		if err := errors.Join(c.SetWriteDeadline(time.Now().Add(time.Hour)), c.SetReadDeadline(time.Now().Add(time.Hour)), c.EnableFullDuplex()); err != nil {
+			t.Error(err)
+		}
+	})
+	mux.HandleFunc("/hints", func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints) // which is no beginning
+		if !quota.Refuse(w, r, deniedUntil(time.Hour)) {
+			t.Error("it is not answered")
+		}
+	})
+	mux.HandleFunc("/copy", func(w http.ResponseWriter, _ *http.Request) {
+		if n, err := w.(io.ReaderFrom).ReadFrom(strings.NewReader("copied")); n != 6 || err != nil {
+			t.Errorf("ReadFrom: %d, %v", n, err)
+		}
+	})
+	mux.HandleFunc("/hijack", func(w http.ResponseWriter, r *http.Request) {
+		conn, rw, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Errorf("Hijack: %v", err)
+			return
+		}
+		defer conn.Close()
+		if quota.Refuse(w, r, deniedUntil(time.Hour)) {
+			t.Error("a connection that was taken over is answered")
+		}
+		_, _ = rw.WriteString("HTTP/1.1 418 Mine\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		_ = rw.Flush()
+	})
+	srv := httptest.NewServer(e.serve(mux, quota.MiddlewareConfig{}).handler)
+	defer srv.Close()
+	get := func(path string) *http.Response {
+		t.Helper()
+		res, err := srv.Client().Get(srv.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = res.Body.Close() })
+		return res
+	}
+	res := get("/flush")
+	lines := bufio.NewScanner(res.Body)
+	for _, want := range []string{"a", "b"} { // each before the handler goes on
+		if !lines.Scan() || lines.Text() != want {
+			t.Fatalf("read %q (%v), want %q", lines.Text(), lines.Err(), want)
+		}
+		next <- struct{}{}
+	}
+	if res := get("/deadline"); res.StatusCode != 200 {
+		t.Errorf("/deadline has status %d", res.StatusCode)
+	}
+	if body, err := io.ReadAll(get("/copy").Body); string(body) != "copied" {
+		t.Errorf("/copy has %q (%v)", body, err)
+	}
+	if res := get("/hints"); res.StatusCode != 429 {
+		t.Errorf("/hints has status %d", res.StatusCode)
+	}
+	if res := get("/hijack"); res.StatusCode != 418 {
+		t.Errorf("/hijack has status %d", res.StatusCode)
+	}
+}
+
+// Where the server cannot do something, asking says so and the response has not begun.
+func TestWhatTheServerCannotDoBeginsNoResponse(t *testing.T) {
+	t.Parallel()
+	s := newWorld(t, quota.LimitsConfig{}).serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := http.NewResponseController(w)
+		if err := c.Flush(); !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("Flush: %v", err)
+		}
+		if _, _, err := c.Hijack(); !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("Hijack: %v", err)
+		}
+		if !quota.Refuse(w, r, deniedUntil(time.Hour)) {
+			t.Error("it is not answered")
+		}
+	}), quota.MiddlewareConfig{})
+	w := &plainWriter{header: http.Header{}}
+	s.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	if w.status != 429 {
+		t.Errorf("status %d", w.status)
+	}
+}
+
+// plainWriter can do nothing but write.
+type plainWriter struct {
+	header http.Header
+	status int
+}
+
+func (w *plainWriter) Header() http.Header         { return w.header }
+func (w *plainWriter) Write(b []byte) (int, error) { return len(b), nil }
+func (w *plainWriter) WriteHeader(status int)      { w.status = status }

@@ -1,0 +1,70 @@
+package quota
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// gauges are read when they are collected.
+type gauges struct {
+	outage, late, age, subjects, reservations, events, queued, panics *prometheus.Desc
+}
+
+func (g *gauges) init(constant prometheus.Labels) {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("headgate_quota_"+name, help, labels, constant)
+	}
+	g.outage = desc("outage", "1 while the ledger cannot be reached.")
+	g.late = desc("late_operations", "Operations that wait for the ledger to come back.")
+	g.age = desc("catalog_age_seconds", "Age of the prices.")
+	g.subjects = desc("ledger_subjects", "Subjects that have counters in the ledger.")
+	g.reservations = desc("ledger_reservations", "Reservations that the ledger knows.", "state")
+	g.events = desc("events_total", "Events for listeners, by what became of them.", "result")
+	g.queued = desc("events_queued", "Events that wait for listeners.")
+	g.panics = desc("listener_panics_total", "How often listeners panicked.")
+}
+
+// Describe implements [prometheus.Collector].
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range m.vectors {
+		c.Describe(ch)
+	}
+	g := &m.collect
+	for _, d := range []*prometheus.Desc{g.outage, g.late, g.age, g.subjects, g.reservations, g.events, g.queued, g.panics} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.vectors {
+		c.Collect(ch)
+	}
+	g := &m.collect
+	put := func(d *prometheus.Desc, t prometheus.ValueType, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, t, v, labels...)
+	}
+	out := 0.0
+	if m.out.Load() {
+		out = 1
+	}
+	put(g.outage, prometheus.GaugeValue, out)
+	put(g.late, prometheus.GaugeValue, float64(m.late.Load()))
+	if c := m.cfg.Catalog; c != nil {
+		put(g.age, prometheus.GaugeValue, c.Age(time.Now()).Seconds())
+	}
+	if l := m.cfg.Memory; l != nil {
+		s := l.Stats()
+		put(g.subjects, prometheus.GaugeValue, float64(s.Subjects))
+		put(g.reservations, prometheus.GaugeValue, float64(s.Open), "open")
+		put(g.reservations, prometheus.GaugeValue, float64(s.Remembered), "ended")
+	}
+	if m.cfg.Bus != nil {
+		s := m.cfg.Bus.Stats()
+		put(g.events, prometheus.CounterValue, float64(s.Delivered), "delivered")
+		put(g.events, prometheus.CounterValue, float64(s.Dropped), "dropped")
+		put(g.queued, prometheus.GaugeValue, float64(s.Queued))
+		put(g.panics, prometheus.CounterValue, float64(s.Panics))
+	}
+}
