@@ -145,6 +145,9 @@ type Call struct {
 	// Agent is a label for the part of the program that makes the call; it may
 	// be empty.
 	Agent string
+	// MaxOutput is the limit that the request sets on its output, in tokens; 0 if it
+	// sets none, or if that is not known.
+	MaxOutput int64
 	// Usage is the estimate to be reserved.
 	Usage usage.Usage
 }

@@ -354,7 +354,7 @@ func (c *modelCall[Req, Resp]) reserve(model string, req Req) (Req, error) {
 		return req, &WaitError{Err: ErrClosed}
 	}
 	c.entered = true
-	call := budget.Call{ID: budget.NewID(), Model: model, Agent: c.Agent, Usage: c.Usage}
+	call := budget.Call{ID: budget.NewID(), Model: model, Agent: c.Agent, MaxOutput: c.most, Usage: c.Usage}
 	c.accounts = make([]account, 0, len(budgets))
 	most := int64(-1)
 	for i, b := range budgets {

@@ -36,9 +36,10 @@ type TurnLimits struct {
 	// is refused rather than cut short. Units are [Calls], [Tokens], [Credits] and
 	// [Money]. It takes nothing. A limit whose Max is less has room when it is whole.
 	Room Max
-	// MaxOutput is the output limit of the turn's requests in tokens, for limits
-	// that hold the [Worst]. 0 is not known: Worst then holds as much as [P95], or
-	// the estimate if that is more.
+	// MaxOutput is the output limit of those of the turn's requests whose calls do
+	// not tell their own (budget.Call.MaxOutput), in tokens, for limits that hold the
+	// [Worst]. 0 is not known: Worst then holds as much as [P95], or the estimate if
+	// that is more.
 	MaxOutput int64
 }
 

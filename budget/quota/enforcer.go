@@ -46,10 +46,12 @@ type Enforcer struct {
 	limits atomic.Pointer[LimitResolver]
 	closed atomic.Bool
 
-	spans  sync.Map // Window → *spanCache
-	keeper keeper
-	outage outage
-	later  later
+	spans   sync.Map  // Window → *spanCache
+	scratch sync.Pool // of *scratch
+	reuse   bool      // the ledger keeps no entries
+	keeper  keeper
+	outage  outage
+	later   later
 }
 
 // New makes an Enforcer. The error names every field that is wrong.
@@ -61,6 +63,7 @@ func New(cfg Config) (*Enforcer, error) {
 	e := &Enforcer{cfg: cfg}
 	local, ok := cfg.Ledger.(budget.Local)
 	e.local = ok && local.Local()
+	_, e.reuse = cfg.Ledger.(*Memory)
 	e.limits.Store(&cfg.Limits)
 	e.keeper.init(e)
 	e.outage.init(e)

@@ -37,8 +37,9 @@ type Config struct {
 	Credits usage.Credits
 	// FinalOutput lets a call pass that would not fit into what is left of a
 	// calendar limit any more, if with at most that much output, and at least
-	// FinalOutput tokens of it, it does. Its reservation has a method MaxOutput;
-	// whoever sends the call must limit the output to it. Such calls of a subject go
+	// FinalOutput tokens of it, it does. Its reservation is a budget.Final: whoever
+	// sends the call must limit the output to its MaxOutput, as a RateLimitedModel
+	// does. Such calls of a subject go
 	// one at a time. 0 refuses them.
 	FinalOutput int64
 	// Hierarchy are the scopes. Defaults to that of Limits, if it is a [*Limits],

@@ -15,6 +15,14 @@ type claim struct {
 	limits    []*Limit // of each entry
 	state     claimState
 	result    Reserved // while it is held
+	scratch   *scratch // where entries and limits are from; nil if they are the claim's own
+}
+
+// scratch is room for entries, which are large and needed for a moment only. It is
+// used again where the ledger is known not to keep them.
+type scratch struct {
+	entries []Entry
+	limits  []*Limit
 }
 
 type claimState uint8
@@ -168,7 +176,14 @@ func (a *asking) add(l *Limit, k *scopeKey, e Entry) {
 	c := &a.claims[i]
 	if c.entries == nil {
 		const usual = 6
-		c.entries, c.limits = make([]Entry, 0, usual), make([]*Limit, 0, usual)
+		room, used := a.e.scratch.Get().(*scratch)
+		if !used {
+			room = &scratch{make([]Entry, 0, usual), make([]*Limit, 0, usual)}
+		}
+		c.entries, c.limits = room.entries, room.limits
+		if a.e.reuse {
+			c.scratch = room
+		}
 	}
 	c.entries, c.limits = append(c.entries, e), append(c.limits, l)
 }

@@ -189,12 +189,21 @@ func (a *asking) slowest(c *claim, r *Reserved) (slow *Denial) {
 }
 
 // keep makes of what is taken what is kept until the end: the entries are not
-// needed any more, but for what passed without the ledger.
+// needed any more, but for what passed without the ledger. Nor are they after a
+// denial.
 func (a *asking) keep() []claim {
 	for i := range a.claims {
-		if c := &a.claims[i]; c.state != claimOpen {
-			c.entries, c.limits, c.result = nil, nil, Reserved{}
+		c := &a.claims[i]
+		if c.state == claimOpen {
+			continue
 		}
+		if s := c.scratch; s != nil {
+			clear(c.entries)
+			clear(c.limits)
+			s.entries, s.limits = c.entries[:0], c.limits[:0]
+			a.e.scratch.Put(s)
+		}
+		c.entries, c.limits, c.scratch, c.result = nil, nil, nil, Reserved{}
 	}
 	return a.claims
 }

@@ -56,7 +56,7 @@ type Ledger interface {
 	// Reserve takes all entries, or none. A denial is a result and not an error.
 	Reserve(ctx context.Context, r Reserve) (Reserved, error)
 	// Settle replaces the holds of a reservation by what was used, in the windows
-	// in which they were taken. More than was held is accepted: it is spent
+	// in which they were taken, and gives its leases back. More than was held is accepted: it is spent
 	// already. After the holds have expired it is a debit to those windows, flagged
 	// Late.
 	Settle(ctx context.Context, s Settle) (Settled, error)
@@ -270,6 +270,10 @@ type Reserve struct {
 	Exclusive string
 	// Note is kept with the reservation for the audit; never text of a call.
 	Note Note
+	// Room may be used for the Status of the result, as far as its capacity goes,
+	// so that a caller that makes many calls need not leave that many slices to the
+	// garbage collector. nil is fine.
+	Room []Status
 }
 
 // Validate returns an error that names the field that is wrong, and its value.
@@ -333,6 +337,8 @@ type Settle struct {
 	// Seq orders the adjustments of an id: one that is not above the last is a
 	// repeat.
 	Seq int64
+	// Room may be used for the Status of the result; see Reserve.Room.
+	Room []Status
 }
 
 // Validate returns an error that names the field that is wrong, and its value.

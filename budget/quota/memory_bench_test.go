@@ -53,11 +53,15 @@ func fiveLimits(tenant string, limit int64) []quota.Entry {
 
 // pair reserves and settles.
 func pair(b testing.TB, m *quota.Memory, tree, id string, entries []quota.Entry) {
+	pairIn(b, m, tree, id, entries, nil)
+}
+
+func pairIn(b testing.TB, m *quota.Memory, tree, id string, entries []quota.Entry, room []quota.Status) {
 	ctx := context.Background()
-	if res, err := m.Reserve(ctx, quota.Reserve{ID: id, Tree: tree, Entries: entries}); err != nil || res.Denied >= 0 {
+	if res, err := m.Reserve(ctx, quota.Reserve{ID: id, Tree: tree, Entries: entries, Room: room}); err != nil || res.Denied >= 0 {
 		b.Fatalf("Reserve = %+v, %v", res, err)
 	}
-	if res, err := m.Settle(ctx, quota.Settle{ID: id, Tree: tree, Actual: quota.Amounts{quota.Tokens: 3000, quota.Credits: 4000}}); err != nil || res.Repeated {
+	if res, err := m.Settle(ctx, quota.Settle{ID: id, Tree: tree, Actual: quota.Amounts{quota.Tokens: 3000, quota.Credits: 4000}, Room: room}); err != nil || res.Repeated {
 		b.Fatalf("Settle = %+v, %v", res, err)
 	}
 }
@@ -151,63 +155,70 @@ func BenchmarkMemoryDenied(b *testing.B) {
 	b.ReportMetric(median(took[1])/median(took[0]), "ratio")
 }
 
-// Reserve and Settle of one call.
+// Reserve and Settle of one call, with and without room for the results.
 func BenchmarkMemoryReserveSettle(b *testing.B) {
-	m := newMemory(b, quota.MemoryConfig{MaxRemembered: 1 << 10})
-	entries := fiveLimits("tenant=acme", 1<<52)
-	b.ReportAllocs()
-	next := 0
-	for b.Loop() {
-		pair(b, m, "tenant=acme", ids[next%len(ids)], entries)
-		next++
+	for _, room := range []int{0, 5} {
+		b.Run(fmt.Sprintf("room=%d", room), func(b *testing.B) {
+			m := newMemory(b, quota.MemoryConfig{MaxRemembered: 1 << 10})
+			entries, room := fiveLimits("tenant=acme", 1<<52), make([]quota.Status, room)
+			b.ReportAllocs()
+			next := 0
+			for b.Loop() {
+				pairIn(b, m, "tenant=acme", ids[next%len(ids)], entries, room)
+				next++
+			}
+		})
 	}
 }
 
 // Eight goroutines on tenants of their own, against one, in turns. The speedup
-// needs two cores that have nothing else to do; a slowed-down one is told from the
-// ledger's own by the opponent, goroutines that share nothing.
+// needs two cores that have nothing else to do; whether they have is told by the
+// opponent, goroutines that share nothing and leave nothing to the garbage
+// collector.
 func BenchmarkMemoryParallel(b *testing.B) {
-	m := newMemory(b, quota.MemoryConfig{MaxRemembered: 1 << 10})
+	for _, room := range []int{0, 5} {
+		b.Run(fmt.Sprintf("room=%d", room), func(b *testing.B) {
+			m := newMemory(b, quota.MemoryConfig{MaxRemembered: 1 << 6})
+			parallel(b, func(tree string, ids []string) {
+				entries, room := fiveLimits(tree, 1<<52), make([]quota.Status, room)
+				for _, id := range ids {
+					pairIn(b, m, tree, id, entries, room)
+				}
+			})
+		})
+	}
+	b.Run("opponent=sharing nothing", func(b *testing.B) {
+		parallel(b, func(tree string, ids []string) {
+			l := rate.NewLimiter(1<<40, 1<<40)
+			for range ids {
+				for range 10 {
+					l.AllowN(time.Now(), 3400)
+				}
+			}
+		})
+	})
+}
+
+func parallel(b *testing.B, f func(tree string, ids []string)) {
 	const turn = 8000
-	run := func(goroutines int, f func(g int, ids []string)) float64 {
+	run := func(goroutines int) float64 {
 		begun := time.Now()
 		var wg sync.WaitGroup
 		for g := range goroutines {
-			wg.Go(func() { f(g, ids[g*turn/goroutines:(g+1)*turn/goroutines]) })
+			wg.Go(func() { f("tenant="+strconv.Itoa(g), ids[g*turn/goroutines:(g+1)*turn/goroutines]) })
 		}
 		wg.Wait()
 		return float64(time.Since(begun)) / turn
 	}
-	ledger := func(g int, ids []string) {
-		tree := "tenant=" + strconv.Itoa(g)
-		entries := fiveLimits(tree, 1<<52)
-		for _, id := range ids {
-			pair(b, m, tree, id, entries)
-		}
-		for _, id := range ids { // the next turn has them again
-			_ = m.Release(b.Context(), tree, id)
-		}
-	}
-	nothing := func(g int, ids []string) {
-		l := rate.NewLimiter(1<<40, 1<<40)
-		for range ids {
-			for range 10 {
-				l.AllowN(time.Now(), 3400)
-			}
-		}
-	}
-	var took [4][]float64
+	var one, eight []float64
 	for done := 0; done < b.N; done += turn {
-		for i, f := range []func(int, []string){ledger, nothing} {
-			took[2*i] = append(took[2*i], run(1, f))
-			took[2*i+1] = append(took[2*i+1], run(8, f))
-		}
+		one = append(one, run(1))
+		eight = append(eight, run(8))
 	}
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(median(took[0]), "ns/one")
-	b.ReportMetric(median(took[1]), "ns/eight")
-	b.ReportMetric(median(took[0])/median(took[1]), "speedup")
-	b.ReportMetric(median(took[2])/median(took[3]), "speedup-sharing-nothing")
+	b.ReportMetric(median(one), "ns/one")
+	b.ReportMetric(median(eight), "ns/eight")
+	b.ReportMetric(median(one)/median(eight), "speedup")
 }
 
 // What a subject with two limits takes, with all the rest of the ledger.

@@ -146,11 +146,11 @@ func (s *shard) newRecord(n int) *record {
 }
 
 // repeatReserve is the first result of a Reserve.
-func (r *record) repeatReserve() Reserved {
+func (r *record) repeatReserve(room []Status) Reserved {
 	res := Reserved{
 		Denied: -1, Wait: r.reserved.wait, Now: time.Unix(0, r.reserved.now).UTC(), Repeated: true,
 		Over: slices.Clone(r.reserved.over), Crossed: slices.Clone(r.reserved.crossed),
-		Status: make([]Status, r.entries),
+		Status: statusesIn(room, r.entries),
 	}
 	for i := range res.Status {
 		r.held[i].status(&res.Status[i], r.held[i].first)
@@ -159,7 +159,7 @@ func (r *record) repeatReserve() Reserved {
 }
 
 // result is that of the last Settle that took effect.
-func (r *record) result() Settled {
+func (r *record) result(room []Status) Settled {
 	res := Settled{Over: r.settled.over, Late: r.settled.late, Crossed: slices.Clone(r.settled.crossed)}
 	n := 0
 	for i := range r.held {
@@ -167,7 +167,7 @@ func (r *record) result() Settled {
 			n++
 		}
 	}
-	res.Status = make([]Status, n)
+	res.Status = statusesIn(room, n)
 	n = 0
 	for i := range r.held {
 		if h := &r.held[i]; h.settles(i, r) {

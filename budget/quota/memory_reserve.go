@@ -68,14 +68,14 @@ func (s *shard) reserve(r *Reserve) (Reserved, error) {
 	s.expire(now.mono)
 	key := recordKey{r.Tree, r.ID}
 	if rec := s.records[key]; rec != nil {
-		return rec.repeatReserve(), nil
+		return rec.repeatReserve(r.Room), nil
 	}
 	res := Reserved{Denied: -1, Now: now.wall.Round(0).UTC()}
 	if r.Exclusive != "" {
 		if other := s.exclusive[recordKey{r.Tree, r.Exclusive}]; other != nil {
 			res.Held = true
 			res.RetryAfter = time.Duration(other.expires - now.mono)
-			res.Status = s.statuses(r.Tree, r.Entries, now)
+			res.Status = s.statuses(r.Tree, r.Entries, r.Room, now)
 			return res, nil
 		}
 	}
@@ -111,7 +111,7 @@ func (s *shard) reserve(r *Reserve) (Reserved, error) {
 		if res.Wait = 0; retry < math.MaxInt64 {
 			res.RetryAfter = time.Duration(retry)
 		}
-		res.Status = make([]Status, len(all))
+		res.Status = statusesIn(r.Room, len(all))
 		for i := range all {
 			all[i].status(&res.Status[i], &r.Entries[i], now)
 		}
@@ -214,7 +214,7 @@ func (s *shard) take(r *Reserve, key recordKey, all []found, now reading, res *R
 	rec.key, rec.exclusive, rec.entries = key, r.Exclusive, len(r.Entries)
 	rec.expires = sum(now.mono, int64(ttl))
 	rec.held = rec.held[:len(r.Entries)]
-	res.Status = make([]Status, len(r.Entries))
+	res.Status = statusesIn(r.Room, len(r.Entries))
 	for i := range r.Entries {
 		e, f, h := &r.Entries[i], &all[i], &rec.held[i]
 		if f.account == nil {

@@ -27,7 +27,7 @@ func (m *Memory) Settle(ctx context.Context, st Settle) (Settled, error) {
 	case rec.state == released:
 		return Settled{Repeated: true}, nil
 	case rec.state == settled && (!st.Adjust || st.Seq <= rec.seq):
-		res := rec.result()
+		res := rec.result(st.Room)
 		res.Repeated = true
 		return res, nil
 	}
@@ -71,7 +71,7 @@ func (s *shard) settle(rec *record, st *Settle, now reading) Settled {
 		h.last = h.stand(now)
 		rec.settled.over = rec.settled.over || h.over(h.last)
 	}
-	return rec.result()
+	return rec.result(st.Room)
 }
 
 // book replaces what is held, if it still is, or what was booked before, by what

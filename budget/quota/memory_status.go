@@ -31,8 +31,18 @@ func (f *found) status(to *Status, e *Entry, now reading) (st standing) {
 	return st
 }
 
-func (s *shard) statuses(tree string, entries []Entry, now reading) []Status {
-	all := make([]Status, len(entries))
+// statusesIn are n statuses to be filled in, in the caller's room if it is enough.
+func statusesIn(room []Status, n int) []Status {
+	if cap(room) < n {
+		return make([]Status, n)
+	}
+	room = room[:n]
+	clear(room)
+	return room
+}
+
+func (s *shard) statuses(tree string, entries []Entry, room []Status, now reading) []Status {
+	all := statusesIn(room, len(entries))
 	for i := range entries {
 		e := &entries[i]
 		f := found{account: s.accounts[accountKey{tree, e.Key}]}
@@ -57,7 +67,7 @@ func (m *Memory) Status(ctx context.Context, tree string, entries ...Entry) ([]S
 	defer s.mu.Unlock()
 	now := m.now()
 	s.expire(now.mono)
-	return s.statuses(tree, entries, now), nil
+	return s.statuses(tree, entries, nil, now), nil
 }
 
 // TopUp implements [Ledger]. The amount must not be negative.
@@ -169,8 +179,8 @@ func (m *Memory) Erase(ctx context.Context, tree, key string) error {
 	s := m.shard(tree)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := accountKey{tree, key}
-	delete(s.accounts, k)
+	delete(s.accounts, accountKey{tree, key})
+	s.free = nil // old records still have keys
 	s.subjects.Store(int64(len(s.accounts)))
 	for _, rec := range s.records {
 		if rec.key.tree != tree {

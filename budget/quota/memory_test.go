@@ -37,6 +37,20 @@ func TestMemoryIsALedger(t *testing.T) {
 	}, ledgertest.Options{Virtual: true})
 }
 
+// The suite is for stores in real time, too, whose clocks have an offset.
+func TestMemoryIsALedgerInRealTime(t *testing.T) {
+	t.Parallel()
+	ledgertest.Run(t, func(t testing.TB) ledgertest.Store {
+		m := newMemory(t, quota.MemoryConfig{})
+		return ledgertest.Store{
+			Ledger:  m,
+			Now:     func() time.Time { return time.Now().Add(quota.Skew(m)) },
+			Pass:    func(d time.Duration) { quota.Pass(m, d) },
+			SetBack: func(d time.Duration) { quota.Step(m, -d) },
+		}
+	}, ledgertest.Options{Slack: 20 * time.Second})
+}
+
 func TestMemoryConfigErrorsNameEveryField(t *testing.T) {
 	t.Parallel()
 	_, err := quota.NewMemory(quota.MemoryConfig{KeepWindows: -1, MaxOpen: -2, MaxRemembered: -3, MaxSubjects: -4, Remember: -5})

@@ -105,10 +105,12 @@ func (m *metered) reserve(ctx context.Context) error {
 		return m.deny(ctx, d)
 	}
 	now := time.Now()
-	maxOutput := int64(0)
+	maxOutput := max(m.call.MaxOutput, 0)
 	if m.turn != nil && e.cfg.Mode != Off {
 		m.caps = m.turn.within(ctx)
-		maxOutput = m.caps.maxOutput()
+		if maxOutput == 0 {
+			maxOutput = m.caps.maxOutput()
+		}
 	}
 	m.holds = e.holdsOf(&m.call, now, maxOutput)
 	if d := m.takeCaps(ctx); d != nil {
@@ -247,11 +249,13 @@ func (m *metered) take(ctx context.Context, now time.Time) (asking, taken, *Deni
 			return a, got, nil, nil
 		}
 		if err != nil || try >= finalTries || !m.lessen(&a, d) {
+			a.keep()
 			return a, taken{}, d, err
 		}
 		if try == 0 {
 			exclusive = scopeKey{key: a.refused.entry.Key, tree: a.refused.tree}
 		}
+		a.keep()
 	}
 }
 

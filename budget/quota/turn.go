@@ -118,6 +118,7 @@ func (t *turn) begin(ctx context.Context, room Max) error {
 	case err != nil:
 		return err
 	case d != nil:
+		a.keep()
 		t.deny(ctx, d)
 		return nil
 	}

@@ -259,10 +259,10 @@ func (e *env) stands(entry quota.Entry, committed, reserved int64) {
 }
 
 // about checks a time that the ledger has reckoned: it may be rounded up to its
-// clock's resolution, and be shorter by the real time that has passed.
+// clock's resolution, and be off by the real time that passes meanwhile.
 func (e *env) about(what string, got, want time.Duration) {
 	e.Helper()
-	if got > want+e.Resolution-1 || got < want-e.Slack {
+	if got > want+e.Resolution-1+e.Slack || got < want-e.Slack {
 		e.Fatalf("%s = %v, want %v", what, got, want)
 	}
 }

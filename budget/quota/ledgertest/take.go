@@ -109,6 +109,41 @@ var takeTests = []test{
 		e.stands(e.hold("u", 0, 100), 7, 60)
 		e.stands(count, 90, 0)
 	}},
+	{"RoomChangesNoResult", func(e *env) {
+		dirty := func() []quota.Status {
+			room := make([]quota.Status, 3, 5)
+			for i := range room[:5] {
+				room[:5][i] = quota.Status{Limit: 99, Committed: 99, Rolling: true, FullAt: e.Now(), Span: e.span(7)}
+			}
+			return room
+		}
+		for n, entries := range [][]quota.Entry{
+			{e.hold("u", 40, 100), e.rolling("u", quota.Hold, 0, 60, 60, 0)},
+			{e.hold("u", 61, 100), e.lease("u", 1)}, // denied
+			make([]quota.Entry, 0, 1),
+			{e.hold("a", 1, 9), e.hold("b", 1, 9), e.hold("c", 1, 9), e.hold("d", 1, 9), e.hold("e", 1, 9), e.hold("f", 1, 9)},
+		} {
+			r := quota.Reserve{ID: fmt.Sprint("with-", n), Tree: e.tree, Entries: entries, Room: dirty()}
+			with := e.reserve(r)
+			if with.Denied < 0 {
+				e.release(r.ID)
+			}
+			r.ID, r.Room = fmt.Sprint("without-", n), nil
+			without := e.reserve(r)
+			if !sameStatus(with.Status, without.Status) || with.Denied != without.Denied {
+				e.Fatalf("with room:    %+v\nwithout room: %+v", with, without)
+			}
+			if with.Denied >= 0 {
+				continue
+			}
+			s := quota.Settle{ID: r.ID, Room: dirty()}
+			settled := e.settleWith(s)
+			s.Room = nil
+			if repeat := e.settleWith(s); !sameStatus(settled.Status, repeat.Status) {
+				e.Fatalf("with room:    %+v\nwithout room: %+v", settled, repeat)
+			}
+		}
+	}},
 	{"TreesAreApart", func(e *env) {
 		e.try("same", e.hold("u", 10, 10))
 		tree := e.tree
