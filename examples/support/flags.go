@@ -1,0 +1,63 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/headgate-go/headgate/internal/commandline"
+)
+
+// options is what the command line says.
+type options struct {
+	addr       string
+	adminToken string
+	latency    time.Duration
+}
+
+const usageHead = `Usage: support [flags]
+
+A chat server whose users have budgets: alice, bob and carol, told apart by the
+header X-User-Id, which this demo believes. A double of the Gemini API answers.
+
+Flags:
+`
+
+// defaultAdminToken is a token that everybody knows.
+const defaultAdminToken = "demo"
+
+// parseFlags reads the command line. With -h it prints help to out and returns
+// flag.ErrHelp. Any other error is one line that names the flag and the value.
+func parseFlags(args []string, out io.Writer) (options, error) {
+	var o options
+	f := flag.NewFlagSet("support", flag.ContinueOnError)
+	f.StringVar(&o.addr, "addr", "127.0.0.1:18099", "`host:port` to listen on; port 0 is any that is free")
+	f.StringVar(&o.adminToken, "admin-token", defaultAdminToken, "`token` that opens /admin/")
+	f.DurationVar(&o.latency, "latency", 800*time.Millisecond, "median `time` that an answer takes")
+	if err := commandline.Parse(f, args, out, usageHead, ""); err != nil {
+		return o, err
+	}
+	return o, o.validate()
+}
+
+func (o *options) validate() error {
+	if _, _, err := net.SplitHostPort(o.addr); err != nil {
+		return fmt.Errorf("-addr %q: must be host:port", o.addr)
+	}
+	switch {
+	case o.adminToken == "" || strings.ContainsFunc(o.adminToken, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return fmt.Errorf("-admin-token must be ASCII without spaces, and not empty") // and is not shown
+	case o.latency <= 0 || o.latency > 20*time.Second:
+		return fmt.Errorf("-latency %v: must be above 0 and at most 20s", o.latency)
+	}
+	return nil
+}
+
+// open reports whether an address can be reached from other machines.
+func open(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return !ok || !tcp.IP.IsLoopback()
+}
