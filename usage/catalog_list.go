@@ -129,6 +129,7 @@ func (p *Price) validate(path string, found *problems) {
 			found.add(path+Part(part).String(), "%v is negative", rate)
 		}
 	}
+	below := &p.Rates
 	for i := range p.Tiers {
 		tier, where := &p.Tiers[i], fmt.Sprintf("%stiers[%d].", path, i)
 		if tier.Above <= 0 {
@@ -136,14 +137,20 @@ func (p *Price) validate(path string, found *problems) {
 		} else if i > 0 && tier.Above <= p.Tiers[i-1].Above {
 			found.add(where+"above", "%d does not rise from the tier before, %d", tier.Above, p.Tiers[i-1].Above)
 		}
+		before, charged := below.byPart(), below.charged()
 		for part, rate := range tier.byPart() {
 			switch {
 			case rate.micros < 0:
 				found.add(where+Part(part).String(), "%v is negative", rate)
-			case base[part].set && !rate.set:
-				found.add(where+Part(part).String(), "is not set, but below the tier it is %v", base[part])
+			case !rate.set && before[part].set:
+				found.add(where+Part(part).String(), "is not set, but below the tier it is %v", before[part])
+			case !rate.set && base[part].set:
+				found.add(where+Part(part).String(), "is not set, but below all tiers it is %v", base[part])
+			case rate.set && rate.micros < charged[part].micros:
+				found.add(where+Part(part).String(), "%v is less than below the tier, %v; a longer call must not cost less", rate, charged[part])
 			}
 		}
+		below = &tier.Rates
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -349,7 +350,8 @@ func TestAllThatIsWrongWithAListIsNamedAtOnce(t *testing.T) {
 		"as_of",
 		"models[1].name", "models[1].prices[0].variant", "models[1].prices[0].basis",
 		"models[1].prices[0].input", "models[1].prices[0].cached_input",
-		"models[1].prices[0].tiers[0].output", "models[1].prices[0].tiers[1].above", "models[1].prices[0].tiers[1].output",
+		"models[1].prices[0].tiers[0].output", "models[1].prices[0].tiers[1].above",
+		"models[1].prices[0].tiers[1].input", "models[1].prices[0].tiers[1].output",
 		"models[1].prices[0].tiers[2].above",
 		"models[2].name", "models[2].aliases[0]", "models[2].prices",
 		"models[3].prices[1].from",
@@ -373,6 +375,55 @@ func TestAllThatIsWrongWithAListIsNamedAtOnce(t *testing.T) {
 	} {
 		if c, err := usage.NewCatalog(config); err == nil || c != nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A prompt that grows over a threshold must not become cheaper, or a reservation
+// for more tokens would hold less.
+func TestATierThatIsCheaperThanTheOneBeforeIsRefused(t *testing.T) {
+	t.Parallel()
+	rates := func(input, cached, output, thoughts string) usage.Rates {
+		at := func(s string) (r usage.Rate) {
+			if s != "" {
+				r = rate(s)
+			}
+			return r
+		}
+		return usage.Rates{Input: at(input), CachedInput: at(cached), Output: at(output), Thoughts: at(thoughts)}
+	}
+	for name, c := range map[string]struct {
+		tiers []usage.Rates // the first one is the price below all tiers
+		want  []string      // places
+	}{
+		"rising":         {[]usage.Rates{rates("2", "0.2", "12", ""), rates("4", "0.4", "18", "")}, nil},
+		"the same":       {[]usage.Rates{rates("2", "0.2", "12", ""), rates("2", "0.2", "12", "")}, nil},
+		"input falls":    {[]usage.Rates{rates("4", "", "8", ""), rates("2", "", "8", "")}, []string{"tiers[0].input"}},
+		"all fall":       {[]usage.Rates{rates("4", "1", "8", "9"), rates("2", "0.5", "4", "8")}, []string{"tiers[0].cached_input", "tiers[0].input", "tiers[0].output", "tiers[0].thoughts"}},
+		"the last falls": {[]usage.Rates{rates("2", "", "8", ""), rates("4", "", "9", ""), rates("3", "", "9", "")}, []string{"tiers[1].input"}},
+		"less than what stood in for it": {
+			[]usage.Rates{rates("2", "", "8", ""), rates("4", "1", "9", "7")}, []string{"tiers[0].cached_input", "tiers[0].thoughts"},
+		},
+		"not less than what stood in for it": {[]usage.Rates{rates("2", "", "8", ""), rates("4", "2", "9", "8")}, nil},
+		"forgotten from one tier to the next": {
+			[]usage.Rates{rates("2", "", "8", ""), rates("4", "2", "9", ""), rates("4", "", "9", "")}, []string{"tiers[1].cached_input"},
+		},
+	} {
+		p := usage.Price{Rates: c.tiers[0]}
+		for i, r := range c.tiers[1:] {
+			p.Tiers = append(p.Tiers, usage.Tier{Above: int64(i+1) * 100, Rates: r})
+		}
+		var got []string
+		if joined, ok := list(usage.Model{Name: "m", Prices: []usage.Price{p}}).Validate().(interface{ Unwrap() []error }); ok {
+			for _, err := range joined.Unwrap() {
+				if e, ok := errors.AsType[*usage.PriceListError](err); ok {
+					got = append(got, strings.TrimPrefix(e.Path, "models[0].prices[0]."))
+				}
+			}
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: named are %q, want %q", name, got, c.want)
 		}
 	}
 }

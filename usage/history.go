@@ -21,8 +21,8 @@ const (
 
 // Bounds of what is learned.
 const (
-	// minFactor and maxFactor bound a correction, so that a poisoned history
-	// neither closes a gate nor opens it.
+	// minFactor and maxFactor bound a correction of an estimate, so that a poisoned
+	// history neither closes a gate nor opens it.
 	minFactor, maxFactor = 1.0 / 16, 16.0
 	// maxSamples is how many samples a histogram weighs at most. Beyond, all of it
 	// is halved, so the last 512 to 1024 calls count, and a 95th percentile of a
@@ -99,9 +99,12 @@ type HistoryConfig struct {
 // ([HistoryConfig.HalfLife]) and by number: about the last 1,000 count, so a
 // change is learned within as many calls, however few there are a day.
 //
-// What a broken report can do is bounded: ratios count from 1/64 to 64, a
-// correction is between 1/16 and 16, and output of 0 is taken for "not reported",
-// so that a constant zero does not make calls free.
+// What a broken report can do is bounded: ratios count from 1/64 to 64, what is
+// corrected stays between 1/16 and 16 times its estimate, and output of 0 is taken
+// for "not reported", so that a constant zero does not make calls free. Output
+// that is learned in tokens has the upper bound only, because an estimate of it
+// may be a limit that no answer comes near. Where it stands in for an estimate of
+// 0 it is at most 1,048,576 tokens.
 //
 // A History reads no clock: now is an argument, and one that goes back counts as
 // standing still. All methods are safe for concurrent use; observing and reading
@@ -245,7 +248,8 @@ type Factor struct {
 	// corrects nothing. They are between 1/16 and 16.
 	Input, Output float64
 	// Tokens is how many tokens of output such calls use. If it is above 0, it
-	// counts instead of Output.
+	// counts instead of Output, and raises an estimate by no more than the same
+	// factor.
 	Tokens float64
 	// Samples is how many calls Tokens rests on, old ones counting less.
 	Samples float64
@@ -263,7 +267,7 @@ func (f Factor) Apply(estimated Usage, maxOutput int64) Usage {
 	u.Input = max(scaled(u.Input, f.Input), satAdd(u.CachedInput, u.CacheWrite))
 	switch {
 	case f.Tokens > 0 && f.weight > 0 && u.Output > 0:
-		u.Output = scaled(u.Output, math.Pow(f.Tokens/float64(u.Output), f.weight))
+		u.Output = scaled(u.Output, min(math.Pow(f.Tokens/float64(u.Output), f.weight), maxFactor))
 	case f.Tokens > 0 && f.weight > 0:
 		u.Output = scaled(1, f.Tokens) // nothing was estimated to weigh it against
 	default:
@@ -275,6 +279,9 @@ func (f Factor) Apply(estimated Usage, maxOutput int64) Usage {
 	u.Output = max(u.Output, u.Thoughts)
 	return u
 }
+
+// bounded is a factor within the bounds of a correction.
+func bounded(f float64) float64 { return min(max(f, minFactor), maxFactor) }
 
 // scaled is n × f, rounded up, at least 1 for n above 0, and n itself for an f
 // that is no factor.

@@ -183,5 +183,5 @@ func (h *histogram) factor(s Statistic, least float64) float64 {
 	if w == 0 {
 		return 1
 	}
-	return min(max(math.Pow(h.statistic(s), w), minFactor), maxFactor)
+	return bounded(math.Pow(h.statistic(s), w))
 }

@@ -3,6 +3,7 @@ package usage_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -60,7 +61,8 @@ func TestLearnedHoldsOverReserveLittle(t *testing.T) {
 }
 
 // A budget of 1,000,000 tokens that admits while what is spent and what is held
-// leave room, with 50 calls in flight: how far it is overspent in the end.
+// leave room, with 50 calls in flight: how far it is overspent in the end, on
+// average and in one run of twenty.
 func TestLearnedHoldsOvershootABudgetLittle(t *testing.T) {
 	t.Parallel()
 	const maxTokens, input, inFlight, budget, runs = 8192, 1500, 50, 1_000_000, 200
@@ -73,6 +75,7 @@ func TestLearnedHoldsOvershootABudgetLittle(t *testing.T) {
 		h.Observe("m", "a", est, usage.Usage{Input: input, Output: warm.output()}, at)
 	}
 	var overshoot, stranded float64
+	var overshoots []float64
 	for run := range runs {
 		m := lognormal{rand.New(rand.NewPCG(11, uint64(run))), maxTokens}
 		type call struct{ held, actual, left int64 }
@@ -112,11 +115,17 @@ func TestLearnedHoldsOvershootABudgetLittle(t *testing.T) {
 			at = at.Add(time.Second)
 			h.Observe("m", "a", est, usage.Usage{Input: input, Output: ended.actual - input}, at)
 		}
-		overshoot += float64(max(spent-budget, 0)) / budget / runs
+		overshoots = append(overshoots, float64(max(spent-budget, 0))/budget)
+		overshoot += overshoots[run] / runs
 		stranded += float64(max(budget-spent, 0)) / budget / runs
 	}
-	t.Logf("overshoot %.2f %%, left over %.2f %%", 100*overshoot, 100*stranded)
+	slices.Sort(overshoots)
+	p95, worst := overshoots[runs*95/100], overshoots[runs-1]
+	t.Logf("overshoot %.2f %% on average, 95th percentile %.2f %%, worst %.2f %%; left over %.2f %%", 100*overshoot, 100*p95, 100*worst, 100*stranded)
 	if overshoot > 0.015 {
-		t.Errorf("the budget is overspent by %.2f %%, want at most 1.5 %%", 100*overshoot)
+		t.Errorf("the budget is overspent by %.2f %% on average, want at most 1.5 %%", 100*overshoot)
+	}
+	if p95 > 0.03 {
+		t.Errorf("in one run of twenty the budget is overspent by %.2f %%, want at most 3 %%", 100*p95)
 	}
 }

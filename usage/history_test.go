@@ -176,20 +176,33 @@ func TestPoisonedReportsAreBounded(t *testing.T) {
 			t.Errorf("mean: the estimate becomes %v", u)
 		}
 	})
-	t.Run("a history of nothing else stays within a factor of sixteen", func(t *testing.T) {
+	for _, relative := range []bool{false, true} {
+		t.Run(fmt.Sprintf("a history of nothing else stays within a factor of sixteen, relative output %t", relative), func(t *testing.T) {
+			t.Parallel()
+			h := history(t, usage.HistoryConfig{RelativeOutput: relative})
+			at := learn(h, 2000, huge, noon)
+			if u := h.Factor("m", "a", usage.P95, at).Apply(estimate, 0); u.Input != 1600 || u.Output != 16_000 {
+				t.Errorf("the estimate becomes %v", u)
+			}
+			h = history(t, usage.HistoryConfig{RelativeOutput: relative})
+			large := usage.Usage{Input: 1 << 40, Output: 1 << 40}
+			for range 2000 {
+				h.Observe("m", "a", large, usage.Usage{Input: 1, Output: 1}, at)
+			}
+			for _, s := range []usage.Statistic{usage.P50, usage.P95, usage.Mean} {
+				u := h.Factor("m", "a", s, at).Apply(large, 0)
+				if low := u.Output == large.Output/16; u.Input != large.Input/16 || low != relative || u.Output < 1 {
+					t.Errorf("%v: the estimate becomes %v", s, u)
+				}
+			}
+		})
+	}
+	t.Run("where nothing was estimated they make a million tokens at most", func(t *testing.T) {
 		t.Parallel()
-		h := history(t, usage.HistoryConfig{RelativeOutput: true})
+		h := history(t, usage.HistoryConfig{})
 		at := learn(h, 2000, huge, noon)
-		if u := h.Factor("m", "a", usage.P95, at).Apply(estimate, 0); u.Input != 1600 || u.Output != 16_000 {
+		if u := h.Factor("m", "a", usage.P95, at).Apply(usage.Usage{Input: 100}, 0); u.Output > 1<<20 {
 			t.Errorf("the estimate becomes %v", u)
-		}
-		h = history(t, usage.HistoryConfig{RelativeOutput: true})
-		large := usage.Usage{Input: 1 << 40, Output: 1 << 40}
-		for range 2000 {
-			h.Observe("m", "a", large, usage.Usage{Input: 1, Output: 1}, at)
-		}
-		if f := h.Factor("m", "a", usage.P50, at); f.Input != 1.0/16 || f.Output != 1.0/16 {
-			t.Errorf("the factors become %+v", f)
 		}
 	})
 	t.Run("they are forgotten", func(t *testing.T) {

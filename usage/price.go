@@ -133,12 +133,25 @@ func (r *Rates) byPart() [numParts]Rate {
 	}
 }
 
+// charged are the rates by part, as they are charged: with what stands in for
+// those that are not set.
+func (r *Rates) charged() [numParts]Rate {
+	rates := r.byPart()
+	for part, rate := range rates {
+		if !rate.set {
+			rates[part] = rates[Part(part).substitute()]
+		}
+	}
+	return rates
+}
+
 // Tier is what a whole call costs from a size on.
 type Tier struct {
 	// Above is the number of input tokens, cached ones inside, above which the
 	// tier applies.
 	Above int64
-	// Rates are the rates of the tier. What the rates below it set, they set, too.
+	// Rates are the rates of the tier. What the rates below it set, they set, too,
+	// and no part is cheaper than there: a longer call never costs less.
 	Rates
 }
 
@@ -231,8 +244,9 @@ func (p *Price) ratesFor(input int64) (*Rates, int64) {
 
 // Cost is what u costs, rounded up once; it is the Total of [Price.Charge],
 // without the items. It is never negative: an inconsistent usage is charged by
-// its larger reading (see [Usage.Clamp]). Within a tier it does not fall when a
-// part grows. The error is an [*UnpricedError] or [ErrOverflow].
+// its larger reading (see [Usage.Clamp]). It does not fall when a part grows, if
+// no tier is cheaper than the one before, which [PriceList.Validate] demands.
+// The error is an [*UnpricedError] or [ErrOverflow].
 //
 // To price a usage that is a total only, divide it first ([Usage.Split]);
 // otherwise all of it is priced as output.
@@ -290,14 +304,10 @@ func (p *Price) charge(u Usage, c *Charge) error {
 	}
 	rates, above := p.ratesFor(input)
 	c.Above = above
-	byPart, sum := rates.byPart(), wide{}
+	byPart, sum := rates.charged(), wide{}
 	var total Micros
 	for i, tokens := range parts {
-		part := Part(i)
-		rate := byPart[part]
-		if !rate.set {
-			rate = byPart[part.substitute()]
-		}
+		part, rate := Part(i), byPart[i]
 		if p.Basis == Uncosted {
 			rate = PerMillion(0)
 		}

@@ -234,6 +234,19 @@ func TestHugeCountsAreAnErrorAndDoNotWrap(t *testing.T) {
 			t.Errorf("%v costs %d, %v", u, got, err)
 		}
 	}
+	// Both sums are 2⁶⁴ − 1 micro-dollars and a rest, so that rounding up comes
+	// round to 0. In the second one it is the output that takes it there at once.
+	for _, edge := range []struct {
+		price usage.Price
+		u     usage.Usage
+	}{
+		{flat("2", "", "1.5"), usage.Usage{Input: huge, Output: 1}},
+		{flat("1", "", "1.25"), usage.Usage{Input: huge, Output: 7_378_697_629_483_820_647}},
+	} {
+		if got, err := edge.price.Cost(edge.u); !errors.Is(err, usage.ErrOverflow) || got != 0 {
+			t.Errorf("a call that costs 2⁶⁴ micro-dollars costs %d, %v", got, err)
+		}
+	}
 	dear := usage.Price{Rates: usage.Rates{Input: usage.PerMillion(huge), Output: usage.PerMillion(huge)}}
 	if got, err := dear.Cost(usage.Usage{Input: huge, Output: huge, CachedInput: huge / 2}); !errors.Is(err, usage.ErrOverflow) {
 		t.Errorf("the dearest call costs %d, %v", got, err)

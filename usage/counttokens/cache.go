@@ -9,14 +9,14 @@ import (
 // key stands for a request.
 type key [sha256.Size]byte
 
-// keyOf hashes a request as JSON. A request that is larger than most, or that
-// is no JSON, has no key.
-func keyOf(req any, most int) (key, bool) {
-	b, err := json.Marshal(req)
-	if err != nil || len(b) > most {
-		return key{}, false
+// keyOf hashes a request as JSON, and returns that, too. A request that is larger
+// than most, or that is no JSON, has no key.
+func keyOf(req any, most int) (k key, data []byte, ok bool) {
+	data, err := json.Marshal(req)
+	if err != nil || len(data) > most {
+		return key{}, nil, false
 	}
-	return sha256.Sum256(b), true
+	return sha256.Sum256(data), data, true
 }
 
 // cache remembers the counts that were asked for last. It is not safe for

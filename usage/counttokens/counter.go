@@ -13,6 +13,9 @@
 //	…
 //	u, exact := counter.Estimate(ctx, counttokens.Request{Model: "gemini-2.5-flash", Contents: contents})
 //
+// For Gemini there is [GenAI]; the examples of [New] show Anthropic's SDK, and
+// any other function.
+//
 // Most programs do not need it: the estimates of package usage are off by some
 // per cent, and the gate corrects what they are off in a model's favour or
 // disfavour by the usage that is reported. It is for requests that are large
@@ -52,6 +55,14 @@ type Config[Req any] struct {
 	// Required.
 	Count func(ctx context.Context, req Req) (int64, error)
 
+	// Clone makes a copy of a request that shares nothing with it that may change.
+	// Count is given the copy, because it can go on reading after Estimate has
+	// returned, when the request belongs to the caller again: it is sent, and SDKs
+	// and agents write to requests. nil gives Count the request itself, which then
+	// must not change until Timeout has passed after Estimate was called. That is
+	// for requests that never change, such as strings and structs of strings.
+	Clone func(req Req) Req
+
 	// Estimate is the offline estimate, which stands in where there is no count
 	// and says everything else that a request will use. Required.
 	Estimate func(req Req) usage.Usage
@@ -83,6 +94,9 @@ type Config[Req any] struct {
 	// for whose count nobody waits; while that fails, pauses double, up to 5
 	// minutes or Pause, whichever is longer. Defaults to DefaultPause.
 	Pause time.Duration
+
+	// decode, if Clone is nil, makes the copy for Count of the request's JSON.
+	decode func(data []byte) (Req, error)
 }
 
 // validate sets defaults and names what is wrong.
@@ -157,7 +171,8 @@ func New[Req any](cfg Config[Req]) (*Counter[Req], error) {
 // [usage.Estimated] is set in both cases, since the output is not known.
 //
 // A call of Count that is under way when the caller stops waiting goes on until
-// Timeout, so that the next request of the kind finds its count.
+// Timeout, so that the next request of the kind finds its count. It reads a copy
+// of the request; see [Config.Clone].
 func (c *Counter[Req]) Estimate(ctx context.Context, req Req) (u usage.Usage, exact bool) {
 	u = c.cfg.Estimate(req)
 	n, how := c.count(ctx, req)
@@ -201,7 +216,7 @@ func (c *Counter[Req]) count(ctx context.Context, req Req) (int64, outcome) {
 	if ctx.Err() != nil {
 		return 0, estimated
 	}
-	key, ok := keyOf(req, c.cfg.MaxBytes)
+	key, data, ok := keyOf(req, c.cfg.MaxBytes)
 	if !ok {
 		return 0, estimated
 	}
@@ -220,9 +235,9 @@ func (c *Counter[Req]) count(ctx context.Context, req Req) (int64, outcome) {
 	}
 
 	// The call outlives a caller who stops waiting, but keeps its values.
-	shared := context.WithoutCancel(ctx)
+	shared, own := context.WithoutCancel(ctx), c.copy(req, data)
 	result := c.flight.DoChan(string(key[:]), func() (any, error) {
-		return c.ask(shared, key, req)
+		return c.ask(shared, key, own)
 	})
 	if may == probe {
 		return 0, estimated
@@ -243,11 +258,29 @@ func (c *Counter[Req]) count(ctx context.Context, req Req) (int64, outcome) {
 // What can be wrong with a call of Count beside its error.
 var (
 	errNoCount = errors.New("counttokens: the count is not above 0")
-	errPanic   = errors.New("counttokens: Count panicked")
+	errPanic   = errors.New("counttokens: Count or Clone panicked")
+	errNoCopy  = errors.New("counttokens: the request cannot be copied by way of JSON")
 )
 
+// copy is how Count comes by a request that its caller can no longer change. It
+// is called while the caller waits; what it returns, when no caller may.
+func (c *Counter[Req]) copy(req Req, data []byte) (own func() (Req, error)) {
+	switch {
+	case c.cfg.Clone != nil:
+		defer func() {
+			if recover() != nil {
+				own = func() (none Req, err error) { return none, errPanic }
+			}
+		}()
+		req = c.cfg.Clone(req)
+	case c.cfg.decode != nil:
+		return func() (Req, error) { return c.cfg.decode(data) }
+	}
+	return func() (Req, error) { return req, nil }
+}
+
 // ask calls Count, and remembers what it said.
-func (c *Counter[Req]) ask(ctx context.Context, key key, req Req) (n int64, err error) {
+func (c *Counter[Req]) ask(ctx context.Context, key key, own func() (Req, error)) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	defer func() {
@@ -269,6 +302,10 @@ func (c *Counter[Req]) ask(ctx context.Context, key key, req Req) (n int64, err 
 		}
 		c.breaker.tell(time.Now(), failure)
 	}()
+	req, err := own()
+	if err != nil {
+		return 0, err
+	}
 	n, err = c.cfg.Count(ctx, req)
 	if err == nil && n <= 0 {
 		err = errNoCount

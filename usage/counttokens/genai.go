@@ -1,7 +1,9 @@
 package counttokens
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,7 +12,8 @@ import (
 	"google.golang.org/genai"
 )
 
-// Request is a request to the Gemini API or Vertex AI. It is only read.
+// Request is a request to the Gemini API or Vertex AI. It is only read, and only
+// until Estimate returns.
 type Request struct {
 	Model    string
 	Contents []*genai.Content
@@ -20,7 +23,9 @@ type Request struct {
 // GenAI configures a [Counter] to ask countTokens of the Gemini API or of Vertex
 // AI, whichever the client speaks to. The estimator is the fallback; one without
 // a Model takes that of the request. Other fields of the result are unset and
-// may be set before it goes to [New].
+// may be set before it goes to [New]. Without a Clone of their own, requests are
+// copied by way of the JSON that they are also hashed as, and one that does not
+// survive that is estimated.
 //
 // Vertex AI counts the system instruction and the tools, too. The Gemini API
 // counts contents only (the SDK refuses the rest): the system instruction is
@@ -38,6 +43,14 @@ func GenAI(client *genai.Client, e usage.Estimator) Config[Request] {
 			return estimatorOf(e, req).GenAI(req.Contents, req.Config)
 		},
 		Failure: isFailure,
+		decode: func(data []byte) (req Request, err error) {
+			d := json.NewDecoder(bytes.NewReader(data))
+			d.UseNumber() // or large integers in schemas and arguments would change
+			if d.Decode(&req) != nil {
+				err = errNoCopy // the cause may quote the request
+			}
+			return req, err
+		},
 	}
 }
 
@@ -89,6 +102,9 @@ func countGenAI(ctx context.Context, client *genai.Client, e usage.Estimator, re
 
 // isFailure reports whether an error speaks against the endpoint.
 func isFailure(err error) bool {
+	if errors.Is(err, errNoCopy) {
+		return false
+	}
 	api, ok := errors.AsType[genai.APIError](err)
 	if !ok {
 		return true

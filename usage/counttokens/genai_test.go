@@ -184,13 +184,13 @@ func TestWhichStatusesPauseTheEndpoint(t *testing.T) {
 	})
 }
 
-// Anything that counts can be put in: here a rule, for Anthropic's count_tokens.
+// Anything that counts can be put in. The requests here hold strings, which nobody
+// can change, so they need no Clone.
 func ExampleNew() {
 	type request struct{ Model, Text string }
 	counter, err := counttokens.New(counttokens.Config[request]{
 		Count: func(ctx context.Context, req request) (int64, error) {
-			// client.Messages.CountTokens(ctx, …)
-			return 5, nil
+			return int64(len(req.Text)) / 4, nil // a call of the provider
 		},
 		Estimate: func(req request) usage.Usage {
 			return usage.Usage{Input: usage.Anthropic.Text(req.Text), Output: 200, Flags: usage.Estimated}
@@ -202,5 +202,5 @@ func ExampleNew() {
 		return
 	}
 	fmt.Println(counter.Estimate(context.Background(), request{"claude-opus-4-7", "Where is the gate?"}))
-	// Output: input=5 output=200 total=205 estimated true
+	// Output: input=4 output=200 total=204 estimated true
 }

@@ -38,10 +38,12 @@ const (
 //
 // A model is skipped if it has no input_mtok, if a price is negative or no number
 // or has more than six decimals, or if it is listed at 0; see
-// [Options.TakeFree].
+// [Options.TakeFree]. Of a model with other prices a part at 0 is taken for free,
+// as the output of embeddings is, and noted. A tier that is cheaper than what is
+// below it is raised to that, and noted.
 //
-// The error is that of a file which is no such list at all, of Options, or of a
-// reader.
+// The error is that of a file which is no such list at all or has a key twice in
+// one object, of Options, or of a reader.
 func GenAIPrices(r io.Reader, o Options) (usage.PriceList, Report, error) {
 	var rep Report
 	if err := o.check(); err != nil {
@@ -50,6 +52,9 @@ func GenAIPrices(r io.Reader, o Options) (usage.PriceList, Report, error) {
 	data, err := read(r)
 	if err != nil {
 		return usage.PriceList{}, rep, err
+	}
+	if key, ok := keyTwice(data); ok {
+		return usage.PriceList{}, rep, fmt.Errorf("pricefile: genai-prices' file: %s: %s", quoted(key), reasonTwice)
 	}
 	var file []genaiProvider
 	if err := json.Unmarshal(data, &file); err != nil {
@@ -326,7 +331,7 @@ func genaiPrice(path string, fields map[string]json.RawMessage) (p usage.Price, 
 	for _, key := range rest {
 		reason := reasonOtherUnit
 		if key == "cache_write_1h_mtok" {
-			reason = "cache writes for one hour are priced as cache writes"
+			reason = reasonOneHour
 		}
 		notes = append(notes, Note{path, key, reason})
 	}
@@ -357,6 +362,14 @@ func genaiPrice(path string, fields map[string]json.RawMessage) (p usage.Price, 
 	slices.Sort(starts)
 	for _, start := range slices.Compact(starts) {
 		p.Tiers = append(p.Tiers, usage.Tier{Above: start, Rates: rates(func(t genaiTiers) usage.Rate { return t.above(start) })})
+	}
+	if raised(&p) {
+		notes = append(notes, Note{path, "prices", reasonCheaperTier})
+	}
+	for i, key := range genaiKeys {
+		if isZero(tiered[i].base) && !free(&p) {
+			notes = append(notes, Note{path, key, reasonFreePart})
+		}
 	}
 	return p, notes, ""
 }

@@ -107,6 +107,43 @@ func TestGenAIPricesReportsWhatItLeavesOut(t *testing.T) {
 	}
 }
 
+func TestGenAIPricesZerosAndCheaperTiersAreNoted(t *testing.T) {
+	t.Parallel()
+	l, rep, err := pricefile.GenAIPrices(strings.NewReader(`[{"id":"p","models":[
+		{"id":"falling","match":{"equals":"falling"},"prices":{"input_mtok":{"base":4,"tiers":[{"start":200000,"price":2}]},"output_mtok":8}},
+		{"id":"half-free","match":{"equals":"half-free"},"prices":{"input_mtok":1,"cache_read_mtok":0,"output_mtok":0}},
+		{"id":"tier-free","match":{"equals":"tier-free"},"prices":{"input_mtok":{"base":1,"tiers":[{"start":10,"price":0}]},"output_mtok":1}}
+	]}]`), pricefile.Options{AsOf: asOf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := names(rep.Partial), []string{
+		"p/falling prices", "p/half-free cache_read_mtok", "p/half-free output_mtok", "p/tier-free prices",
+	}; !slices.Equal(got, want) || len(rep.Skipped) != 0 {
+		t.Errorf("noted are %q, want %q; skipped %v", got, want, rep.Skipped)
+	}
+	c := catalog(t, l)
+	for model, want := range map[string]usage.Micros{"p/falling": 1_200_000 + 8000, "p/tier-free": 300_000 + 1000} {
+		if got, err := cost(t, c, model, usage.Standard, usage.Usage{Input: 300_000, Output: 1000}); err != nil || got != want {
+			t.Errorf("%s: a long prompt costs %d, %v, want %d", model, got, err, want)
+		}
+	}
+}
+
+func TestGenAIPricesWithAKeyTwiceAreRefused(t *testing.T) {
+	t.Parallel()
+	for key, file := range map[string]string{
+		"id":         `[{"id":"a","id":"b","models":[]}]`,
+		"input_mtok": `[{"id":"a","models":[{"id":"b","match":{"equals":"b"},"prices":{"input_mtok":1,"input_mtok":0}}]}]`,
+		"Base":       `[{"id":"a","models":[{"id":"b","match":{"equals":"b"},"prices":{"input_mtok":{"base":1,"Base":0}}}]}]`,
+	} {
+		l, _, err := pricefile.GenAIPrices(strings.NewReader(file), pricefile.Options{AsOf: asOf})
+		if err == nil || !strings.Contains(err.Error(), `"`+key+`"`) || l.Models != nil {
+			t.Errorf("%s: %d models, %v", file, len(l.Models), err)
+		}
+	}
+}
+
 func FuzzGenAIPrices(f *testing.F) {
 	f.Add(fixture(f, "genai_prices.json"))
 	f.Add([]byte(`[{"id":"a","model_match":{"equals":"b"},"models":[{"id":"b","match":{"equals":"B "},"prices":[{"prices":{"input_mtok":1}},{"prices":{"input_mtok":{"base":2,"tiers":[{"start":5,"price":1}]}}}]}]}]`))

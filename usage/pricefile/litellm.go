@@ -1,11 +1,9 @@
 package pricefile
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +20,9 @@ const (
 	reasonTierGuess = "the variant has no price for long prompts: those are priced at the dearer of its own price and the standard one"
 	reasonTierOnly  = "a part has a price for long prompts only; it is left out"
 	reasonOtherUnit = "a price that tokens of text cannot be told apart by; what it is for is priced as text, or not at all"
+	reasonFreeSide  = "input or output is listed at 0 and the other is not, which may mean unknown"
+	reasonFreeKind  = "the variant is listed at 0, which may mean unknown; it is left out"
+	reasonFreePart  = "listed at 0 beside other prices, and taken for free"
 )
 
 // LiteLLM reads LiteLLM's model_prices_and_context_window.json: an object of
@@ -36,9 +37,11 @@ const (
 // LiteLLM itself does it.
 //
 // A model is skipped if its mode is another one, if it has no price per input
-// token, if a price is negative or no number or has more than six decimals per
-// million tokens (some are the result of binary arithmetic), or if it is listed
-// at 0; see [Options.TakeFree]. Everything else that is a cost and is not read
+// token, if it has a key twice, if a price is negative or no number or has more
+// than six decimals per million tokens (some are the result of binary
+// arithmetic), or if its input or its output is listed at 0, but for the output
+// of embeddings; see [Options.TakeFree]. A tier that is cheaper than what is below
+// it is raised to that, and noted. Everything else that is a cost and is not read
 // (images, audio, seconds, searches, one-hour cache writes) is a note in
 // [Report.Partial].
 //
@@ -92,13 +95,18 @@ func litellmModel(m member, o Options, seen map[string]bool, rep *Report) (usage
 		rep.skip(m.name, err)
 		return usage.Model{}, false
 	}
-	switch mode := text(fields["mode"]); mode {
+	if key, ok := keyTwice(m.value); ok {
+		rep.Skipped = append(rep.Skipped, Note{m.name, key, reasonTwice})
+		return usage.Model{}, false
+	}
+	mode := text(fields["mode"])
+	switch mode {
 	case "", "chat", "completion", "responses", "embedding":
 	default:
 		rep.skip(m.name, "mode "+strconv.Quote(mode)+" is not priced by tokens of text alone")
 		return usage.Model{}, false
 	}
-	c := litellmCosts{name: m.name, fields: fields, used: map[string]bool{}, rep: rep}
+	c := litellmCosts{name: m.name, fields: fields, takeFree: o.TakeFree, used: map[string]bool{}, rep: rep}
 	prices, ok := c.prices()
 	if c.bad != "" {
 		rep.skip(m.name, c.bad)
@@ -108,10 +116,16 @@ func litellmModel(m member, o Options, seen map[string]bool, rep *Report) (usage
 		rep.skip(m.name, reasonNoInput)
 		return usage.Model{}, false
 	}
-	if !o.TakeFree && free(&prices[0]) {
+	switch p := &prices[0]; {
+	case o.TakeFree:
+	case free(p):
 		rep.skip(m.name, reasonFree)
 		return usage.Model{}, false
+	case isZero(p.Input), isZero(p.Output) && mode != "embedding":
+		rep.skip(m.name, reasonFreeSide)
+		return usage.Model{}, false
 	}
+	c.reportFree(&prices[0].Rates)
 	c.reportRest()
 	rep.Partial = append(rep.Partial, c.notes...)
 	return usage.Model{Name: m.name, Prices: prices}, true
@@ -125,6 +139,8 @@ type litellmCosts struct {
 	rep    *Report
 	notes  []Note // for the report, if the model is taken
 	bad    string // the first price that cannot be read
+
+	takeFree bool // a variant at 0 is free
 }
 
 // prices are the prices of all variants, the standard one first.
@@ -137,6 +153,7 @@ func (c *litellmCosts) prices() (prices []usage.Price, ok bool) {
 	if !ok {
 		return nil, false
 	}
+	c.raise(&standard, "")
 	prices = append(prices, standard)
 	for _, v := range [...]struct {
 		variant usage.Variant
@@ -153,6 +170,11 @@ func (c *litellmCosts) prices() (prices []usage.Price, ok bool) {
 			c.notes = append(c.notes, Note{c.name, v.suffix[1:], reasonVariant})
 			continue
 		}
+		if !c.takeFree && (isZero(p.Input) && !isZero(standard.Input) || isZero(p.Output) && !isZero(standard.Output)) {
+			c.notes = append(c.notes, Note{c.name, v.suffix[1:], reasonFreeKind})
+			continue
+		}
+		c.raise(&p, v.suffix)
 		if len(p.Tiers) == 0 && len(standard.Tiers) > 0 {
 			p.Tiers = dearerTiers(&p.Rates, standard.Tiers)
 			c.notes = append(c.notes, Note{c.name, v.suffix[1:], reasonTierGuess})
@@ -160,6 +182,13 @@ func (c *litellmCosts) prices() (prices []usage.Price, ok bool) {
 		prices = append(prices, p)
 	}
 	return prices, true
+}
+
+// raise makes no tier of a price cheaper than what is below it, and notes it.
+func (c *litellmCosts) raise(p *usage.Price, suffix string) {
+	if raised(p) {
+		c.notes = append(c.notes, Note{c.name, strings.TrimPrefix(suffix, "_"), reasonCheaperTier})
+	}
 }
 
 // dearerTiers are the tiers of a variant that has none, while the standard price
@@ -299,6 +328,21 @@ func (c *litellmCosts) tieredPricing(base usage.Rates) ([]usage.Tier, usage.Rate
 	return tiers, base
 }
 
+// reportFree notes the parts of a call that are free while its input is not.
+func (c *litellmCosts) reportFree(r *usage.Rates) {
+	for _, part := range [...]struct {
+		field string
+		rate  usage.Rate
+	}{
+		{"cache_read_input_token_cost", r.CachedInput}, {"cache_creation_input_token_cost", r.CacheWrite},
+		{"output_cost_per_reasoning_token", r.Thoughts},
+	} {
+		if isZero(part.rate) && !isZero(r.Input) {
+			c.notes = append(c.notes, Note{c.name, part.field, reasonFreePart})
+		}
+	}
+}
+
 // reportRest notes every cost that was not read.
 func (c *litellmCosts) reportRest() {
 	var rest []string
@@ -312,72 +356,10 @@ func (c *litellmCosts) reportRest() {
 	for _, field := range rest {
 		reason := reasonOtherUnit
 		if strings.HasPrefix(field, "cache_creation_input_token_cost_above_1hr") {
-			reason = "cache writes for one hour are priced as cache writes"
+			reason = reasonOneHour
 		}
 		c.notes = append(c.notes, Note{c.name, field, reason})
 	}
-}
-
-// member is a member of a JSON object.
-type member struct {
-	name  string
-	value json.RawMessage
-}
-
-// members are the members of a JSON object, in their order.
-func members(data []byte) ([]member, error) {
-	d := json.NewDecoder(bytes.NewReader(data))
-	token, err := d.Token()
-	if err != nil {
-		return nil, err
-	}
-	if token != json.Delim('{') {
-		return nil, fmt.Errorf("not an object, but %T", token)
-	}
-	var out []member
-	for d.More() {
-		token, err := d.Token()
-		if err != nil {
-			return nil, err
-		}
-		m := member{name: token.(string)} // where More is true inside an object, a name follows
-		if err := d.Decode(&m.value); err != nil {
-			return nil, err
-		}
-		out = append(out, m)
-	}
-	if _, err := d.Token(); err != nil {
-		return nil, err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, fmt.Errorf("something follows the object")
-	}
-	return out, nil
-}
-
-// text is a JSON string, or "" if raw is none.
-func text(raw json.RawMessage) (s string) {
-	_ = json.Unmarshal(raw, &s)
-	return s
-}
-
-// number is the text of a JSON number. A string that holds one counts as one;
-// anything else comes back as it is and is no number to anybody.
-func number(raw json.RawMessage) string {
-	if s := text(raw); s != "" {
-		return s
-	}
-	return string(raw)
-}
-
-// wholeNumber is a JSON number that is an integer, however it is written. It is
-// for numbers of tokens, which a float64 holds exactly.
-func wholeNumber(raw json.RawMessage) (int64, bool) {
-	f, err := strconv.ParseFloat(number(raw), 64)
-	if err != nil || f < 0 || f > 1<<53 || f != math.Trunc(f) {
-		return 0, false
-	}
-	return int64(f), true
 }
 
 // reasonOf is an error as a reason: without the value, so that equal reasons can

@@ -99,10 +99,100 @@ func TestLiteLLMReadsWhatIsAskedFor(t *testing.T) {
 	}
 }
 
+// litellm reads a file of one model beside one that is always read, so that
+// there is a list.
+func litellm(t *testing.T, model string, o pricefile.Options) (usage.PriceList, pricefile.Report) {
+	t.Helper()
+	o.AsOf = asOf
+	file := `{"other":{"input_cost_per_token":1e-6,"output_cost_per_token":1e-6},"m":` + model + `}`
+	l, rep, err := pricefile.LiteLLM(strings.NewReader(file), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, rep
+}
+
+func TestLiteLLMsZerosAreNotTakenForFree(t *testing.T) {
+	t.Parallel()
+	const standard = `"input_cost_per_token":2e-6,"output_cost_per_token":1e-5`
+	for name, c := range map[string]struct {
+		model   string
+		skipped bool
+		notes   []string
+		// What a call of 1,000 tokens of each costs in the variant, in micro-dollars.
+		variant usage.Variant
+		want    usage.Micros
+	}{
+		"output":                {`{"input_cost_per_token":2e-6,"output_cost_per_token":0}`, true, nil, "", 0},
+		"output of a chat":      {`{"mode":"chat","input_cost_per_token":2e-6,"output_cost_per_token":0.0}`, true, nil, "", 0},
+		"output of embeddings":  {`{"mode":"embedding","input_cost_per_token":2e-6,"output_cost_per_token":0}`, false, nil, "", 2000},
+		"input":                 {`{"input_cost_per_token":0,"output_cost_per_token":1e-5}`, true, nil, "", 0},
+		"input of embeddings":   {`{"mode":"embedding","input_cost_per_token":0,"output_cost_per_token":1e-5}`, true, nil, "", 0},
+		"everything":            {`{"input_cost_per_token":0,"output_cost_per_token":0}`, true, nil, "", 0},
+		"output of a variant":   {`{` + standard + `,"input_cost_per_token_batches":1e-6,"output_cost_per_token_batches":0}`, false, []string{"m batches"}, usage.Batch, 12_000},
+		"all of a variant":      {`{` + standard + `,"input_cost_per_token_flex":0,"output_cost_per_token_flex":0}`, false, []string{"m flex"}, usage.Flex, 12_000},
+		"output above a tier":   {`{` + standard + `,"output_cost_per_token_above_1k_tokens":0,"input_cost_per_token_above_1k_tokens":4e-6}`, false, []string{"m"}, "", 12_000},
+		"cached input is noted": {`{` + standard + `,"cache_read_input_token_cost":0}`, false, []string{"m cache_read_input_token_cost"}, "", 12_000},
+	} {
+		l, rep := litellm(t, c.model, pricefile.Options{})
+		if (len(rep.Skipped) == 1) != c.skipped || !slices.Equal(names(rep.Partial), c.notes) {
+			t.Errorf("%s: skipped %v, notes %v", name, rep.Skipped, rep.Partial)
+		}
+		if !c.skipped {
+			if got, err := cost(t, catalog(t, l), "m", c.variant, usage.Usage{Input: 1000, Output: 1000}); err != nil || got != c.want {
+				t.Errorf("%s: a call costs %d, %v, want %d", name, got, err, c.want)
+			}
+		}
+		if _, rep := litellm(t, c.model, pricefile.Options{TakeFree: true}); len(rep.Skipped) != 0 {
+			t.Errorf("%s: skipped although free is taken: %v", name, rep.Skipped)
+		}
+	}
+}
+
+func TestLiteLLMsCheaperTiersAreRaised(t *testing.T) {
+	t.Parallel()
+	l, rep := litellm(t, `{
+		"input_cost_per_token":4e-6,"output_cost_per_token":8e-6,
+		"input_cost_per_token_above_200k_tokens":4e-7,"output_cost_per_token_above_200k_tokens":9e-6,
+		"input_cost_per_token_flex":2e-6,"output_cost_per_token_flex":4e-6,
+		"input_cost_per_token_above_200k_tokens_flex":1e-6,"output_cost_per_token_above_200k_tokens_flex":4e-6
+	}`, pricefile.Options{})
+	if got, want := names(rep.Partial), []string{"m", "m flex"}; !slices.Equal(got, want) || !strings.Contains(rep.Partial[0].Reason, "dearer") {
+		t.Errorf("the notes are %v", rep.Partial)
+	}
+	c := catalog(t, l)
+	long := usage.Usage{Input: 300_000, Output: 1000}
+	for v, want := range map[usage.Variant]usage.Micros{usage.Standard: 1_200_000 + 9000, usage.Flex: 600_000 + 4000} {
+		if got, err := cost(t, c, "m", v, long); err != nil || got != want {
+			t.Errorf("%v: a long prompt costs %d, %v, want %d", v, got, err, want)
+		}
+	}
+}
+
+func TestLiteLLMsModelsWithAKeyTwiceAreSkipped(t *testing.T) {
+	t.Parallel()
+	for key, model := range map[string]string{
+		"input_cost_per_token": `{"input_cost_per_token":1e-6,"output_cost_per_token":2e-6,"input_cost_per_token":0}`,
+		"range":                `{"tiered_pricing":[{"range":[0,1],"input_cost_per_token":1e-6,"range":[0,5]}]}`,
+		"MODE":                 `{"mode":"chat","input_cost_per_token":1e-6,"MODE":"chat"}`,
+	} {
+		_, rep := litellm(t, model, pricefile.Options{})
+		if len(rep.Skipped) != 1 || rep.Skipped[0].Model != "m" || rep.Skipped[0].Field != key || !strings.Contains(rep.String(), "twice") {
+			t.Errorf("%s: skipped %v", model, rep.Skipped)
+		}
+	}
+	// The same key in another object, or as a value, is not the same.
+	_, rep := litellm(t, `{"mode":"chat","input_cost_per_token":1e-6,"output_cost_per_token":1e-6,"a":[{"mode":"mode"},{"mode":["mode","mode"]}],"source":"mode"}`, pricefile.Options{})
+	if len(rep.Skipped) != 0 {
+		t.Errorf("skipped %v", rep.Skipped)
+	}
+}
+
 func FuzzLiteLLM(f *testing.F) {
 	f.Add(fixture(f, "litellm.json"))
 	f.Add([]byte(`{"a":{"input_cost_per_token":"1e-6","input_cost_per_token_above_1k_tokens":2e-6,"input_cost_per_token_above_01k_tokens":3e-6}}`))
 	f.Add([]byte(`{"a":{"tiered_pricing":[{"range":[0,1],"input_cost_per_token":1e-6},{"range":[1,2]}]},"A ":{},"":{"input_cost_per_token":1}}`))
+	f.Add([]byte(`{"a":{"input_cost_per_token":4e-6,"output_cost_per_token":8e-6,"output_cost_per_token":0,"input_cost_per_token_above_2k_tokens":4e-7}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		l, rep, err := pricefile.LiteLLM(bytes.NewReader(data), pricefile.Options{AsOf: asOf})
 		checkFuzzed(t, l, rep, err)

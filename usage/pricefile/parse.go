@@ -50,7 +50,7 @@ const formatVersion = "1"
 //	        output: 6.00
 //
 // A rule is one of equals, starts_with, ends_with, contains and regexp; see
-// [usage.Rule]. A tier sets what the price below it sets.
+// [usage.Rule]. A tier sets what the price below it sets, and is not cheaper.
 //
 // The format is strict. An unknown key, a key given twice, a value of the wrong
 // kind, a price with more than six decimals or below $0.0001 per million ("per

@@ -150,6 +150,7 @@ func TestFilesOfAnotherFormAreRefused(t *testing.T) {
 		"null models":      {"version: 1\nas_of: 2026-11-30\nmodels:\n", "models"},
 		"no input":         {"version: 1\nas_of: 2026-11-30\nmodels: [{name: a, prices: [{output: 1}]}]\n", "line 3: models[0].prices[0].input: is not set"},
 		"forgotten output": {"version: 1\nas_of: 2026-11-30\nmodels:\n- name: a\n  prices:\n  - input: 1\n    output: 2\n    tiers:\n    - above: 5\n      input: 3\n", "line 9: models[0].prices[0].tiers[0].output: is not set, but below the tier it is $2.00"},
+		"cheaper above":    {"version: 1\nas_of: 2026-11-30\nmodels:\n- name: a\n  prices:\n  - input: 2\n    tiers:\n    - above: 5\n      input: 1\n", "line 9: models[0].prices[0].tiers[0].input: $1.00 is less than below the tier, $2.00"},
 		"twice from a day": {"version: 1\nas_of: 2026-11-30\nmodels:\n- name: a\n  prices:\n  - input: 1\n  - input: 2\n", "line 7: models[0].prices[1].from"},
 		"NaN":              {"version: 1\nas_of: 2026-11-30\nmodels: [{name: a, prices: [{input: .nan}]}]\n", `".nan"`},
 		"no models":        {"version: 1\nas_of: 2026-11-30\nmodels: []\n", "no model"},

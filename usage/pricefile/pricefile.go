@@ -14,8 +14,12 @@
 //
 // The last two belong to others and hold more than a [usage.Price] can say: prices
 // for images, seconds or searches, conditions on the hour, zeros that mean
-// "unknown". What cannot be expressed is left out and reported, never guessed
-// downwards and never dropped without a word: see [Report].
+// "unknown". Where such a file leaves a choice between two prices of a part, the
+// dearer one is taken; what cannot be expressed is left out. Neither happens
+// without a word: see [Report]. What is left out can make calls dearer than they
+// are priced. Anthropic's cache writes for one hour, for instance, cost 1.6 times
+// those for five minutes, and are priced as these, because a usage does not tell
+// them apart.
 //
 // Prices are read from their decimal text, never by way of a binary fraction.
 // A list of which no model could be read is an error, so that a broken download
@@ -47,9 +51,11 @@ type Options struct {
 	// all. Models of others are not reported as skipped, but a name that the file
 	// does not have is an error.
 	Providers []string
-	// TakeFree takes models that are listed at 0 for free ones. By default they
-	// are skipped and reported, because such lists also write 0 where a price is
-	// unknown or is part of a subscription.
+	// TakeFree takes what is listed at 0 for free. By default models of which all
+	// is listed at 0 are skipped and reported, because such lists also write 0
+	// where a price is unknown or is part of a subscription; of LiteLLM's, which
+	// also has zeros in place of a missing price, those of which the input or the
+	// output is.
 	TakeFree bool
 }
 
@@ -191,6 +197,26 @@ func free(p *usage.Price) bool {
 	return all(&p.Rates)
 }
 
+// Reasons of both reports.
+const (
+	reasonOneHour     = "cache writes for one hour are dearer, and are priced as cache writes"
+	reasonCheaperTier = "long prompts are listed at less than short ones: the dearer price is taken"
+	reasonTwice       = "a key is given twice"
+)
+
+// raised makes no tier cheaper than what is below it, and reports whether one was.
+func raised(p *usage.Price) (was bool) {
+	below := p.Rates
+	for i := range p.Tiers {
+		t := &p.Tiers[i]
+		if rates := dearerRates(below, t.Rates); rates != t.Rates {
+			t.Rates, was = rates, true
+		}
+		below = t.Rates
+	}
+	return was
+}
+
 // dearer is the higher of two rates, of which either may be unset.
 func dearer(a, b usage.Rate) usage.Rate {
 	m, ok := a.Micros()
@@ -233,4 +259,10 @@ func or(rates ...usage.Rate) usage.Rate {
 func isSet(r usage.Rate) bool {
 	_, ok := r.Micros()
 	return ok
+}
+
+// isZero reports whether a rate is set to 0.
+func isZero(r usage.Rate) bool {
+	m, ok := r.Micros()
+	return ok && m == 0
 }
