@@ -12,6 +12,7 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/v2/shared"
 
 	"github.com/headgate-go/headgate/ratelimited/anthropicmodel"
+	"github.com/headgate-go/headgate/retry"
 	"github.com/headgate-go/headgate/usage"
 )
 
@@ -109,7 +110,13 @@ func TestHowAnAnswerInOnePieceEnds(t *testing.T) {
 		{"empty", 200, json, "", is(anthropicmodel.ErrUnreadable)},
 		{"no object", 200, json, `["SECRET"]`, is(anthropicmodel.ErrUnreadable)},
 		{"null", 200, json, "null", is(anthropicmodel.ErrUnreadable)},
-		{"an error with a status of success", 200, json, overloaded, is(anthropicmodel.ErrUnreadable)},
+		{"an error with a status of success", 200, json, overloaded, isAPIError(200, "overloaded_error")},
+		{"the same, bare", 200, json, `{"error":{"type":"overloaded_error","message":"SECRET"}}`, isAPIError(200, "overloaded_error")},
+		{"the same, as a text", 200, json, `{"error":"SECRET"}`, isAPIError(200, "")},
+		{"an error of no kind", 200, json, `{"type":"error","error":7}`, isAPIError(200, "")},
+		{"another object", 200, json, `{"type":"SECRET"}`, is(anthropicmodel.ErrUnreadable)},
+		{"a message beside which there is no error", 200, json, strings.Replace(whole("a"), "{", `{"error":null,`, 1), nil},
+		{"a message with an error beside it", 200, json, strings.Replace(whole("a"), "{", `{"error":{"type":"api_error"},`, 1), nil},
 		{"refused", 429, json, `{"type":"error","error":{"type":"rate_limit_error","message":"SECRET"}}`, isAPIError(429, "rate_limit_error")},
 		{"a bad request that is quoted", 400, json, `{"type":"error","error":{"type":"invalid_request_error","message":"SECRET"}}`, isAPIError(400, "invalid_request_error")},
 		{"a proxy's page", 502, "text/html", "<html>SECRET</html>", isAPIError(502, "")},
@@ -137,6 +144,32 @@ func TestHowAnAnswerInOnePieceEnds(t *testing.T) {
 				t.Errorf("the error quotes the answer: %v", got.errs[0])
 			}
 		})
+	}
+}
+
+// What an error with the status 200 means is in its body only: the headers are
+// those of a success.
+func TestWhatAnErrorWithAStatusOfSuccessMeans(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]retry.Class{
+		"overloaded_error": retry.Overloaded, "rate_limit_error": retry.Throttled, "billing_error": retry.QuotaExhausted,
+		"api_error": retry.NotRetryable, "something_else": retry.NotRetryable,
+	} {
+		srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Request-Id", "req_011CUbKz")
+			w.Header().Set("X-Should-Retry", "true")
+			io.WriteString(w, `{"type":"error","error":{"type":"`+kind+`","message":"SECRET"}}`)
+		})
+		got := collect(newModel(t, newClient(srv)).GenerateContent(t.Context(), hello(), false))
+		text := "anthropicmodel: the API answered 200 " + kind + " (request req_011CUbKz)"
+		if got.items != nil || len(got.errs) != 1 || got.errs[0].Error() != text {
+			t.Errorf("%s: items %v, errors %v", kind, got.items, got.errs)
+			continue
+		}
+		if v := retry.Classify(got.errs[0]); v != (retry.Verdict{Class: want}) {
+			t.Errorf("%s: %+v, want %v", kind, v, want)
+		}
 	}
 }
 

@@ -95,7 +95,8 @@ func (m *Model) ReportsLimits() bool { return true }
 // owns them.
 //
 // An error is the last item. [errors.As] finds the SDK's *anthropic.Error in an
-// error of the API, whose own text does not quote the answer; otherwise it is
+// error of the API, whose own text does not quote the answer, also where it came
+// with the status 200, in a stream or in place of a message; otherwise it is
 // the SDK's or net/http's own, or matches [ErrIncomplete] or [ErrUnreadable].
 // Where nothing was sent, because the request is nil or the SDK refused it (it
 // wants a large max_tokens to be streamed, for instance), the error says so to
@@ -119,6 +120,9 @@ func (m *Model) GenerateContent(ctx context.Context, req *Request, stream bool) 
 			return
 		}
 		message, err := m.client.Messages.New(ctx, params, opts...)
+		if err == nil {
+			err = x.insteadOf(message)
+		}
 		if err = x.reported(err); err == nil {
 			err = readable(message)
 		}

@@ -60,6 +60,8 @@ func TestWhatErrorsOfTheAPIMean(t *testing.T) {
 		{"even if it says to retry", 429, body("rate_limit_error", "enforced_spend_limit_reached"), []string{"X-Should-Retry", "true"}, exhausted},
 		{"the contract's", 429, body("rate_limit_error", "contract_spend_limit_reached"), []string{"Retry-After", "3"}, hint(exhausted, 3*time.Second)},
 		{"a linked organization's", 402, body("billing_error", "linked_organization_spend_limit_reached"), nil, exhausted},
+		{"a linked organization that cannot be billed", 429, body("rate_limit_error", "linked_organization_billing_unavailable"), nil, exhausted},
+		{"input is, by the message", 429, `{"type":"error","error":{"type":"rate_limit_error","message":"rate limit of 50,000 input tokens per minute"}}`, nil, of(retry.InputTokens)},
 		{"billing", 403, body("billing_error", ""), nil, exhausted},
 		{"payment required", 402, "pay", nil, exhausted},
 		{"a spend limit of one's own", 400, body("invalid_request_error", ""), nil, retry.Verdict{}},

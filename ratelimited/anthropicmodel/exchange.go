@@ -7,6 +7,7 @@ import (
 
 	"github.com/anthropics/anthropic-sdk-go/v2/option"
 
+	"github.com/headgate-go/headgate/internal/wire"
 	"github.com/headgate-go/headgate/ratelimited"
 	"github.com/headgate-go/headgate/retry"
 )
@@ -15,7 +16,8 @@ import (
 // HTTP client sees them.
 type exchange struct {
 	ctx  context.Context
-	sent bool // the request has left the SDK
+	sent bool           // the request has left the SDK
+	resp *http.Response // nil until there is one
 }
 
 // roundTrip is that middleware. It tells whoever asked by retry.WithWritten when
@@ -28,10 +30,11 @@ func (x *exchange) roundTrip(req *http.Request, next option.MiddlewareNext) (*ht
 	if err != nil || resp == nil {
 		return resp, err
 	}
+	x.resp = resp
 	if resp.Request == nil { // or the SDK's error of a stream would quote its event
 		resp.Request = req
 	}
-	if reports := limitsIn(resp.Header, sent, time.Now()); len(reports) > 0 {
+	if reports := wire.AnthropicLimits(resp.Header, sent, time.Now()); len(reports) > 0 {
 		ratelimited.Report(x.ctx, reports...)
 	}
 	return resp, nil

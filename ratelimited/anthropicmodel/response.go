@@ -49,6 +49,27 @@ func (r *Response) Usage() usage.Usage {
 	return r.used
 }
 
+// insteadOf is the error that a server sent with a status of success in place of
+// a message, as some proxies do: an object of the type "error", or one that has
+// nothing but an error. It is nil if m is something else.
+func (x *exchange) insteadOf(m *anthropic.Message) error {
+	if m == nil {
+		return nil
+	}
+	inner := m.JSON.ExtraFields["error"].Raw()
+	bare := m.Type == "" && len(m.Content) == 0 && inner != "" && inner != "null"
+	if m.Type != "error" && !bare {
+		return nil
+	}
+	e := &anthropic.Error{}
+	if x.resp != nil {
+		e.Request, e.Response, e.StatusCode = x.resp.Request, x.resp, x.resp.StatusCode
+		e.RequestID = x.resp.Header.Get("Request-Id")
+	}
+	_ = e.UnmarshalJSON([]byte(m.RawJSON())) // what it cannot read says nothing
+	return e
+}
+
 // Types of events (Anthropic docs, streaming messages page).
 const (
 	eventStart      = "message_start"

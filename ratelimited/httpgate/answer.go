@@ -1,9 +1,11 @@
 package httpgate
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"mime"
 	"net/http"
-	"strings"
 
 	"github.com/headgate-go/headgate/ratelimited"
 	"github.com/headgate-go/headgate/usage"
@@ -11,7 +13,8 @@ import (
 
 // report is what an answer has told since it was last asked.
 type report struct {
-	usage    usage.Usage          // the running total, or an estimate of what was seen
+	usage    usage.Usage          // the running total; zero if none was reported
+	output   int64                // an estimate of what was generated since then, in tokens
 	progress ratelimited.Progress // Done once the answer is complete
 	failure  []byte               // the beginning of an error within the answer; nil if there is none
 }
@@ -31,12 +34,12 @@ type answer struct {
 	listed bool      // it is an array of documents
 	word   text      // the string that is read
 
-	piece    []byte // that is read, where documents begin anywhere in it
-	raw      []byte // the beginning of the document
+	piece    []byte // that is read
+	raw      []byte // the beginning of the document, or of the error in it
+	failing  bool   // an error was found in the document
 	started  bool   // the document has begun
 	complete bool   // the answer is
 	read     bool   // a document was
-	reported bool   // usage was: what is generated need not be estimated
 	news     report
 }
 
@@ -54,22 +57,30 @@ type reader interface {
 	generates(a *answer) bool
 	// document tells what the document means that ends here.
 	document(a *answer) (u usage.Usage, done, failed bool)
+	// drop forgets a document that was cut off: it means nothing, and must not mix
+	// with the next.
+	drop()
 }
 
-// keepRaw is how much of a document is kept, for the case that it is an error.
-const keepRaw = 8 << 10
+// Bounds of what is kept of an error within an answer, in bytes: of its document,
+// which may have all of the request's instructions before the error, and of the
+// error itself.
+const (
+	keepRaw   = 8 << 10
+	keepError = 64 << 10
+)
 
 // newAnswer reads the body of a response of success.
-func newAnswer(r *route, resp *http.Response, choices int64) *answer {
-	a := &answer{reader: r.reader(choices), out: textMeter{estimate: r.api.estimator()}}
+func newAnswer(r *route, resp *http.Response, wanted int64) *answer {
+	a := &answer{reader: r.reader(wanted), out: textMeter{estimate: r.api.estimator()}}
 	a.scan.sink = a
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if a.events = kind == "text/event-stream"; a.events {
 		a.split.data, a.split.event = a.eventData, a.eventEnd
 	}
-	switch coding := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); coding {
-	case "", "identity":
-	case "gzip", "x-gzip":
+	switch codingOf(resp.Header) {
+	case plainCoding:
+	case gzipCoding:
 		a.unzip = newGunzip(a.feedPlain)
 	default:
 		a.opaque = true
@@ -128,7 +139,7 @@ func (a *answer) close() {
 // take returns what is new; false if nothing is.
 func (a *answer) take() (report, bool) {
 	n := a.news
-	if n.usage == (usage.Usage{}) && n.progress == ratelimited.More && n.failure == nil {
+	if n.usage == (usage.Usage{}) && n.output == 0 && n.progress == ratelimited.More && n.failure == nil {
 		return n, false
 	}
 	a.news = report{}
@@ -150,7 +161,9 @@ func (a *answer) eventData(p []byte) {
 		a.word = text{}
 	}
 	a.keep(p)
+	a.piece = p
 	a.scan.feed(p)
+	a.piece = nil
 }
 
 // eventEnd ends an event.
@@ -160,7 +173,7 @@ func (a *answer) eventEnd() {
 		a.read = true
 		a.finish() // whatever was said before, nothing follows
 	} else if !a.scan.ended {
-		a.reader.document(a) // cut off: it means nothing, and must not mix with the next
+		a.reader.drop()
 	}
 	a.started = false
 	a.begin()
@@ -168,14 +181,28 @@ func (a *answer) eventEnd() {
 
 // begin makes ready for a document.
 func (a *answer) begin() {
-	a.raw = a.raw[:0]
+	a.raw, a.failing = a.raw[:0], false
 	a.out.reset()
 }
 
 func (a *answer) keep(p []byte) {
-	if n := keepRaw - len(a.raw); n > 0 {
+	most := keepRaw
+	if a.failing {
+		most = keepError
+	}
+	if n := most - len(a.raw); n > 0 {
 		a.raw = append(a.raw, p[:min(n, len(p))]...)
 	}
+}
+
+// failure is what is known of the error that the document is: the error in it
+// alone, which may have lain beyond what is kept of a document, or the document.
+func (a *answer) failure() []byte {
+	var inner json.RawMessage
+	if !a.failing || json.NewDecoder(bytes.NewReader(a.raw)).Decode(&inner) != nil {
+		return append([]byte{}, a.raw...)
+	}
+	return fmt.Appendf(nil, `{"error":%s}`, inner)
 }
 
 // open implements [sink].
@@ -188,9 +215,14 @@ func (a *answer) open(s *scanner, list bool) {
 		a.started = true
 		a.keep(a.piece[len(a.piece)-s.left:])
 	}
-	if !list {
-		a.reader.enter(a)
+	if list {
+		return
 	}
+	if s.last() == keyError && (s.at(keyError) || s.at(keyResponse, keyError)) {
+		a.raw, a.failing = a.raw[:0], true
+		a.keep(a.piece[len(a.piece)-s.left:])
+	}
+	a.reader.enter(a)
 }
 
 // shut implements [sink].
@@ -203,20 +235,13 @@ func (a *answer) shut(s *scanner) {
 func (a *answer) document() {
 	u, done, failed := a.reader.document(a)
 	a.read = true
-	a.reported = a.reported || !u.IsZero()
 	if failed {
-		a.news.failure = append([]byte{}, a.raw...)
+		a.news.failure = a.failure()
 	}
-	switch {
-	case !u.IsZero() && !a.news.usage.Has(usage.Estimated):
-		a.news.usage = a.news.usage.Max(u)
-	case !u.IsZero():
-		a.news.usage = u // it tells of all that was generated
-	default:
-		if n := a.out.tokens(); n > 0 && (a.news.usage.IsZero() || a.news.usage.Has(usage.Estimated)) {
-			a.news.usage.Output += n
-			a.news.usage.Flags |= usage.Estimated
-		}
+	if !u.IsZero() { // it tells of all that was generated until here
+		a.news.usage, a.news.output = a.news.usage.Max(u), 0
+	} else {
+		a.news.output = plus(a.news.output, a.out.tokens())
 	}
 	if done || !a.events && !a.listed {
 		a.finish()
@@ -236,7 +261,7 @@ func (a *answer) text(s *scanner, piece []byte) {
 		a.word.generated = a.reader.generates(a)
 	}
 	a.word.add(piece)
-	if a.word.generated && !a.reported {
+	if a.word.generated {
 		a.out.add(piece)
 	}
 }

@@ -19,6 +19,10 @@ func (r *anthropicReader) str(a *answer, value []byte) {
 		}
 	case keyStopReason:
 		r.done = r.done || s.at(keyDelta, keyStopReason)
+	case keyData:
+		if s.at(keyContentBlock, keyData) { // thinking that is not shown
+			a.out.sealed(a.word.n)
+		}
 	}
 }
 
@@ -55,7 +59,9 @@ func (r *anthropicReader) generates(a *answer) bool {
 	s := &a.scan
 	switch s.last() {
 	case keyText, keyThinking, keyPartialJSON:
-		return s.at(keyDelta, s.last())
+		return s.at(keyDelta, s.last()) || s.at(keyContentBlock, s.last())
+	case keyName:
+		return s.at(keyContentBlock, keyName)
 	}
 	return false
 }
@@ -63,6 +69,8 @@ func (r *anthropicReader) generates(a *answer) bool {
 func (r *anthropicReader) document(*answer) (u usage.Usage, done, failed bool) {
 	u = usage.FromAnthropic(r.usage)
 	done, failed = r.done, r.failed
-	*r = anthropicReader{}
+	r.drop()
 	return u, done, failed
 }
+
+func (r *anthropicReader) drop() { *r = anthropicReader{} }

@@ -69,6 +69,8 @@ func (r *geminiReader) document(*answer) (u usage.Usage, done, failed bool) {
 	u = usage.FromGenAI(&r.usage)
 	done = r.blocked || r.candidates > 0 && r.stopped >= r.candidates
 	failed = r.failed
-	*r = geminiReader{}
+	r.drop()
 	return u, done, failed
 }
+
+func (r *geminiReader) drop() { *r = geminiReader{} }

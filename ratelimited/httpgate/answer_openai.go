@@ -10,10 +10,10 @@ import (
 // completions, completions, responses and embeddings. A document is a whole
 // answer, or an event of a stream.
 type openaiReader struct {
-	choices int64 // that the answer will have
-	stopped int64 // so far
+	choices choices
 
 	// Of the document.
+	seen   []choice // the choices in it
 	usage  usage.OpenAIReport
 	part   bool // it is an event of the Responses API
 	final  bool // that completes the answer
@@ -34,8 +34,8 @@ func (r *openaiReader) str(a *answer, value []byte) {
 			r.part = r.part || bytes.HasPrefix(value, []byte("response."))
 		}
 	case keyFinishReason:
-		if s.at(keyChoices, element, keyFinishReason) {
-			r.stopped++
+		if c := r.choice(s, keyFinishReason); c != nil {
+			c.finished = true
 		}
 	case keyError:
 		r.failed = r.failed || s.at(keyError) // some servers send a text
@@ -44,6 +44,10 @@ func (r *openaiReader) str(a *answer, value []byte) {
 
 func (r *openaiReader) num(a *answer, n int64) {
 	s := &a.scan
+	if c := r.choice(s, keyIndex); c != nil {
+		c.index = n
+		return
+	}
 	below := s.depth - s.base
 	if below < 2 {
 		return
@@ -79,9 +83,23 @@ func (r *openaiReader) num(a *answer, n int64) {
 	}
 }
 
+// choice is the choice that the path leads into, to its member k; nil if it leads
+// elsewhere.
+func (r *openaiReader) choice(s *scanner, k key) *choice {
+	if s.last() != k || len(r.seen) == 0 || !s.at(keyChoices, element, k) {
+		return nil
+	}
+	return &r.seen[len(r.seen)-1]
+}
+
 func (r *openaiReader) enter(a *answer) {
-	if a.scan.last() == keyError {
-		r.failed = r.failed || a.scan.at(keyError)
+	switch s := &a.scan; s.last() {
+	case keyError:
+		r.failed = r.failed || s.at(keyError)
+	case element:
+		if s.at(keyChoices, element) && len(r.seen) < maxChoices {
+			r.seen = append(r.seen, choice{})
+		}
 	}
 }
 
@@ -95,15 +113,22 @@ func (r *openaiReader) generates(a *answer) bool {
 	case keyText:
 		return s.at(keyChoices, element, keyText)
 	case keyArguments:
-		return s.up(1) != unknownKey && s.path[s.base] == keyChoices
+		return s.path[s.base] == keyChoices
 	}
 	return false
 }
 
+// document: where a server makes fewer choices than were asked for, the document
+// that carries only usage ends the answer.
 func (r *openaiReader) document(*answer) (u usage.Usage, done, failed bool) {
 	u = usage.FromOpenAI(r.usage)
-	done = r.final || !r.part && r.stopped >= max(r.choices, 1)
+	for _, c := range r.seen {
+		r.choices.add(c)
+	}
+	done = r.final || !r.part && (r.choices.all() || len(r.seen) == 0 && !u.IsZero() && r.choices.whole())
 	failed = r.failed
-	*r = openaiReader{choices: r.choices, stopped: r.stopped}
+	r.drop()
 	return u, done, failed
 }
+
+func (r *openaiReader) drop() { *r = openaiReader{choices: r.choices, seen: r.seen[:0]} }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/headgate-go/headgate/ratelimited"
+	"github.com/headgate-go/headgate/usage"
 )
 
 // body is the body of an answer: the provider's, byte for byte and at once,
@@ -96,13 +97,12 @@ func (b *body) note(p []byte, err error) (ended bool) {
 	}
 	if news, ok := b.answer.take(); ok {
 		if news.failure != nil {
-			if news.progress = ratelimited.More; !news.usage.IsZero() {
-				b.pass(event{usage: news.usage})
-			}
+			news.progress = ratelimited.More
+			b.tell(news)
 			b.yield(nil, newEventError(b.x, news.failure))
 			return b.finish()
 		}
-		b.pass(event{usage: news.usage, progress: news.progress})
+		b.tell(news)
 	}
 	if err == nil {
 		return false
@@ -111,6 +111,22 @@ func (b *body) note(p []byte, err error) (ended bool) {
 		b.yield(nil, err)
 	}
 	return b.finish()
+}
+
+// tell gives the model what the answer has told: what was reported, and after it
+// what was generated since, because a report covers all that came before. mu is
+// held.
+func (b *body) tell(n report) {
+	if n.output == 0 {
+		if !n.usage.IsZero() || n.progress != ratelimited.More {
+			b.pass(event{usage: n.usage, progress: n.progress})
+		}
+		return
+	}
+	if !n.usage.IsZero() {
+		b.pass(event{usage: n.usage})
+	}
+	b.pass(event{usage: usage.Usage{Output: n.output, Flags: usage.Estimated}, progress: n.progress})
 }
 
 // pass gives an item to the model. mu is held.

@@ -32,20 +32,35 @@
 // Config.Unknown says otherwise; live sessions, which go round the gate, are
 // refused in any case.
 //
+// So are the paths of Amazon Bedrock's runtime, model/{m}/invoke and
+// model/{m}/converse and their streams: their requests carry a signature with the
+// time of signing, which a wait in line would outlive, and their streams are no
+// event streams (SSE). Package anthropicmodel serves Bedrock behind a gate, because
+// it signs when a request has left the line.
+//
 // # What happens to a request
 //
 //  1. Its body is read to be estimated, once and without keeping it: from a copy
 //     if the request has GetBody, as requests of the SDKs and of
 //     http.NewRequest have; otherwise into memory, up to Config.MaxBuffered.
 //     Texts are measured with package usage, in the model family's own weights;
-//     images by the size in their headers, other files by their kind and length.
-//     Of a longer body its beginning stands for the whole.
+//     images by the size in their headers, other files by their kind and length,
+//     reasoning that is sent back encrypted by a quarter of its bytes.
+//     Of a longer body its beginning stands for the whole. The answer is a typical
+//     one and the thinking budget, at most the limit that the request sets; in
+//     OpenAI's format it is that limit, which OpenAI and Azure count when they
+//     admit a request, times the answers. See Config.MaxTokensReserved for others
+//     that do.
 //  2. The estimate is corrected by what was learned of calls of the same model
-//     and agent label, reserved on the customer budgets and then at the gate.
+//     and agent label, within the request's own limit, reserved on the customer budgets and then at the gate.
 //  3. It is sent, and when the headers of its answer are there, RoundTrip
 //     returns. Refused with 429, 503 or 529, it goes back into the line with its
 //     first place, as long as the gate's retry policy has it, and the client sees
-//     nothing of it. A refusal that is final is returned as the provider sent it.
+//     nothing of it. So does what the header x-should-retry says is safe to send
+//     again. A refusal that is final is returned as the provider sent it. What one
+//     means is read from status, headers and body, by the rules of the Classify
+//     functions of packages openaimodel and anthropicmodel, or of package retry
+//     for Google's; of the body at most 1 MiB, and what is there within 3 seconds.
 //     A body that cannot be had again, because it has no GetBody and is longer
 //     than Config.MaxBuffered, is never sent twice.
 //  4. The answer's body is read along: finish reasons, usage, errors within the
@@ -71,8 +86,9 @@
 // Request headers are not touched. Where a client sets no Accept-Encoding,
 // net/http asks for gzip by itself and undoes it below this package, so that the
 // body is plain here. Where the client asks for gzip itself, the body passes
-// compressed and a copy is decompressed to be read. Other codings pass unread, and
-// the call counts as estimated.
+// compressed and a copy is decompressed to be read, that of an error as well. Other
+// codings pass unread: the call counts as estimated, and an error is judged by
+// status and headers, as one without a body.
 //
 // # Who retries
 //
@@ -96,6 +112,9 @@
 //
 // The x-ratelimit headers of OpenAI and Azure go to the dimensions "requests" and
 // "tokens" of the profile, the anthropic-ratelimit headers to "requests",
-// "input_tokens", "output_tokens" and "total_tokens", by Gate.Report: they only
-// ever lower what the gate believes is left.
+// "input_tokens", "output_tokens" and "tokens", by Gate.Report: they only ever lower
+// what the gate believes is left. The last, Anthropic's tightest limit on input and
+// output together, is no dimension of ratelimited.Anthropic and is ignored there; it
+// says more than the two others only where a workspace has a limit of its own, which
+// a profile can be given as a dimension of that name.
 package httpgate

@@ -30,11 +30,17 @@ type estimator struct {
 	inFile  bool         // the string that is read is its data
 	files   []attachment // at most maxFiles
 	more    int64        // files beyond them
+	naming  bool         // the string that is read is the model's name
+	name    []byte       // its beginning
+	before  int64        // tokens of the texts before the item that may hold encrypted reasoning
+	hidden  int          // bytes of encrypted reasoning in that item
 
 	// What the request says beside its contents.
 	model      string
 	maxTokens  int64
-	answers    int64 // that it asks for
+	thinking   int64 // tokens that the model may think, where it is told
+	answers    int64 // that it asks for, to each prompt
+	prompts    int64 // in a list of them
 	resolution string
 	signatures int64 // bytes of thought signatures in the current turn
 	userTurn   bool  // the content has a part of the user's own
@@ -66,6 +72,10 @@ const (
 	stringCost  = 400
 	wordCost    = 1000
 )
+
+// maxName is the longest name of a model that is believed, in bytes. A longer one
+// is none: what it was cut off to could be another model's.
+const maxName = 512
 
 // newEstimator estimates a request of the route.
 func newEstimator(r *route) *estimator {
@@ -122,12 +132,38 @@ func (e *estimator) usage(typical, read, size int64) usage.Usage {
 	if typical <= 0 {
 		typical = usage.DefaultTypicalOutput
 	}
-	if u.Output = typical; e.maxTokens > 0 {
-		u.Output = min(typical, e.maxTokens)
-	}
-	u.Output = min(u.Output*min(max(e.answers, 1), 1<<16), most)
+	u.Output = e.perAnswer(plus(typical, e.thinking))
 	return u
 }
+
+// outputLimit is the limit that the request sets on all its answers together; 0
+// if it sets none.
+func (e *estimator) outputLimit() int64 {
+	if e.maxTokens <= 0 || e.route.method == embed || e.route.method == countTokens {
+		return 0
+	}
+	return e.perAnswer(e.maxTokens)
+}
+
+// perAnswer is the output of all answers, if each has at most n tokens: the limit
+// that the request sets if that is less. OpenAI counts the limit when it admits a
+// request, so that in its format nothing else is expected.
+func (e *estimator) perAnswer(n int64) int64 {
+	if e.maxTokens > 0 && (e.route.api == openaiAPI || e.maxTokens < n) {
+		n = e.maxTokens
+	}
+	answers := e.choices()
+	return min(n, most/answers) * answers
+}
+
+// choices is how many answers there will be: so many to each prompt, of which
+// OpenAI's completions take several.
+func (e *estimator) choices() int64 {
+	return min(min(max(e.answers, 1), maxChoices)*min(max(e.prompts, 1), maxChoices), maxChoices)
+}
+
+// beginItem tells that an item begins that may hold encrypted reasoning.
+func (e *estimator) beginItem() { e.before, e.hidden = e.texts.total, 0 }
 
 // modeOf is the mode of a value at the scanner's path.
 func (e *estimator) modeOf(container bool) mode {
@@ -182,6 +218,8 @@ func (e *estimator) text(s *scanner, piece []byte) {
 	}
 	e.word.add(piece)
 	switch {
+	case e.naming:
+		e.name = append(e.name, piece[:min(len(piece), maxName+1-len(e.name))]...)
 	case e.inFile:
 		e.file.data(piece)
 	case e.counted:
@@ -191,6 +229,9 @@ func (e *estimator) text(s *scanner, piece []byte) {
 
 // beginString decides what becomes of a string.
 func (e *estimator) beginString() {
+	if e.naming = e.route.api != geminiAPI && e.scan.at(keyModel); e.naming {
+		e.name = e.name[:0]
+	}
 	switch m := e.modeOf(false); {
 	case m == asJSON:
 		e.add(stringCost)
@@ -212,9 +253,12 @@ func (e *estimator) beginString() {
 // textEnd implements [sink].
 func (e *estimator) textEnd(s *scanner) {
 	if e.word.n == 0 {
+		e.rules.str(e, nil)
 		return
 	}
 	switch {
+	case e.naming && len(e.name) <= maxName:
+		e.model = string(e.name)
 	case e.inFile && e.modes[s.depth] != media:
 		e.endFile()
 	case e.counted:
@@ -224,7 +268,7 @@ func (e *estimator) textEnd(s *scanner) {
 		e.file.describe(s.last(), e.word.value())
 	}
 	e.rules.str(e, e.word.value())
-	e.word.n, e.counted, e.inFile = 0, false, false
+	e.word.n, e.counted, e.inFile, e.naming = 0, false, false, false
 }
 
 // beginFile begins a file. An image may be told by where it lies only.
@@ -261,7 +305,9 @@ func (e *estimator) literal(_ *scanner, word []byte) {
 func (e *estimator) setting(n int64) {
 	switch e.scan.last() {
 	case keyMaxTokens:
-		e.maxTokens = max(e.maxTokens, n)
+		e.maxTokens = min(max(e.maxTokens, n), most)
+	case keyBudgetTokens:
+		e.thinking = min(max(n, 0), most)
 	case keyN, keyCandidateCount:
 		e.answers = n
 	}

@@ -58,9 +58,9 @@ func TestTextIsCountedWhereverAFormatHasIt(t *testing.T) {
 		"chat, tools":        {chat, `{"tools":[{"type":"function","function":{"name":"f","description":` + quoted + `}}],"response_format":{"json_schema":{"x":` + quoted + `}}}`, 2},
 		"completion":         {chat, `{"prompt":` + quoted + `,"suffix":"x"}`, 1},
 		"response":           {responses, `{"input":` + quoted + `,"instructions":` + quoted + `,"previous_response_id":"x"}`, 2},
-		"response, items":    {responses, `{"input":[{"role":"user","content":[{"type":"input_text","text":` + quoted + `}]},{"type":"function_call","call_id":"c","name":"f","arguments":` + quoted + `},{"type":"function_call_output","call_id":"c","output":` + quoted + `},{"type":"reasoning","encrypted_content":` + quoted + `,"summary":[{"text":` + quoted + `}]}],"text":{"format":{"schema":{"d":` + quoted + `}}}}`, 5},
+		"response, items":    {responses, `{"input":[{"role":"user","content":[{"type":"input_text","text":` + quoted + `}]},{"type":"function_call","call_id":"c","name":"f","arguments":` + quoted + `},{"type":"function_call_output","call_id":"c","output":` + quoted + `},{"type":"reasoning","encrypted_content":"","summary":[{"text":` + quoted + `}]}],"text":{"format":{"schema":{"d":` + quoted + `}}}}`, 5},
 		"openai, embeddings": {vector(chat), `{"input":[` + quoted + `,` + quoted + `],"model":"m"}`, 2},
-		"message":            {messages, `{"system":` + quoted + `,"messages":[{"role":"user","content":` + quoted + `},{"role":"assistant","content":[{"type":"thinking","thinking":` + quoted + `,"signature":` + quoted + `},{"type":"tool_use","id":"t","name":"f","input":{"a":` + quoted + `}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":` + quoted + `}]}]}],"metadata":{"user_id":` + quoted + `}}`, 5},
+		"message":            {messages, `{"system":` + quoted + `,"messages":[{"role":"user","content":` + quoted + `},{"role":"assistant","content":[{"type":"thinking","thinking":` + quoted + `,"signature":"c2ln"},{"type":"tool_use","id":"t","name":"f","input":{"a":` + quoted + `}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":` + quoted + `}]}]}],"metadata":{"user_id":` + quoted + `}}`, 5},
 		"message, parts":     {messages, `{"system":[{"type":"text","text":` + quoted + `,"cache_control":{"type":"ephemeral"}}],"tools":[{"name":"f","description":` + quoted + `,"input_schema":{}}],"messages":[{"role":"user","content":[{"type":"document","source":{"type":"content","content":[{"type":"text","text":` + quoted + `}]}}]}]}`, 3},
 		"escaped":            {chat, `{"messages":[{"content":"` + escaped(text) + `"}]}`, 1},
 		"count of tokens":    {route{api: anthropicAPI, method: countTokens}, `{"messages":[{"role":"user","content":` + quoted + `}]}`, 0},
@@ -127,8 +127,9 @@ func TestEstimateAgreesWithPackageUsage(t *testing.T) {
 	}
 }
 
-// What an answer may have is what the request allows, or a typical answer if
-// that is less, times the answers that it asks for.
+// What an answer may have is what the request allows, or a typical answer and the
+// thinking that is asked for if that is less; at OpenAI, which counts the limit,
+// the limit in any case; times the answers that it asks for.
 func TestOutputIsBoundedByTheRequest(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -143,14 +144,62 @@ func TestOutputIsBoundedByTheRequest(t *testing.T) {
 		{chat, `{"max_tokens":1e1}`, 10},
 		{chat, `{"max_tokens":-5,"n":-5}`, usage.DefaultTypicalOutput},
 		{chat, `{"metadata":{"max_tokens":5}}`, usage.DefaultTypicalOutput},
-		{chat, `{"max_tokens":99999999999999999999,"n":99999999999999999999}`, usage.DefaultTypicalOutput << 16},
+		{chat, `{"max_completion_tokens":50000}`, 50_000}, // OpenAI counts the limit
+		{responses, `{"max_output_tokens":50000}`, 50_000},
+		{chat, `{"max_tokens":99999999999999999999,"n":99999999999999999999}`, most},
+		{chat, `{"n":3}`, 3 * usage.DefaultTypicalOutput},
+		{chat, `{"prompt":["a","","c"],"max_tokens":10,"n":2}`, 60},
+		{chat, `{"prompt":[[1,2],[3]],"max_tokens":10}`, 20},
+		{chat, `{"prompt":[1,2,3],"max_tokens":10}`, 10},
+		{chat, `{"prompt":"a","max_tokens":10}`, 10},
 		{responses, `{"max_output_tokens":50}`, 50},
 		{messages, `{"max_tokens":50}`, 50},
+		{messages, `{"max_tokens":50000,"thinking":{"type":"enabled","budget_tokens":40000}}`, 40_000 + usage.DefaultTypicalOutput},
+		{messages, `{"thinking":{"type":"enabled","budget_tokens":40000},"max_tokens":40100}`, 40_100},
+		{messages, `{"max_tokens":50000,"thinking":{"type":"enabled","budget_tokens":-5}}`, usage.DefaultTypicalOutput},
+		{messages, `{"max_tokens":50000,"metadata":{"budget_tokens":40000}}`, usage.DefaultTypicalOutput},
 		{route{api: openaiAPI, method: embed}, `{"max_tokens":50,"input":"x"}`, 0},
 	} {
 		if got, _ := estimated(t, c.route, c.body, 3); got.Output != c.want {
 			t.Errorf("%s: output %d, want %d", c.body, got.Output, c.want)
 		}
+	}
+}
+
+// Reasoning that is sent back encrypted weighs what the adapters of the SDKs take
+// it for, a quarter of its bytes, wherever in its item it stands.
+func TestEncryptedReasoningWeighsAQuarterOfItsBytes(t *testing.T) {
+	t.Parallel()
+	sealed := strings.Repeat("QUJD", 10_000)
+	text := strings.Repeat(essay, 20)
+	short, long := usage.OpenAI.Text(text), usage.Anthropic.Text(strings.Repeat(text, 20))
+	thinking := func(block string) string {
+		return `{"messages":[{"role":"assistant","content":[` + block + `]}]}`
+	}
+	for name, c := range map[string]struct {
+		route route
+		body  string
+		want  int64
+	}{
+		"response":                      {responses, `{"input":[{"type":"reasoning","encrypted_content":"` + sealed + `"}]}`, 10_000},
+		"response, with its summary":    {responses, `{"input":[{"type":"reasoning","summary":[{"text":"` + text + `"}],"encrypted_content":"` + sealed + `"}]}`, 10_000},
+		"response, and a summary later": {responses, `{"input":[{"encrypted_content":"` + sealed + `","type":"reasoning"},{"type":"reasoning","summary":[{"text":"` + text + `"}]}]}`, 10_000 + short},
+		"response, and a text before":   {responses, `{"input":[{"role":"user","content":"` + text + `"},{"encrypted_content":"` + sealed + `","type":"reasoning","summary":[]}]}`, 10_000 + short},
+		"response, elsewhere":           {responses, `{"input":[],"metadata":{"encrypted_content":"` + sealed + `"}}`, 0},
+		"signature":                     {messages, thinking(`{"type":"thinking","thinking":"","signature":"` + sealed + `"}`), 10_000},
+		"signature and its summary":     {messages, thinking(`{"type":"thinking","thinking":"` + text + `","signature":"` + sealed + `"}`), 10_000},
+		"signature of a longer text":    {messages, thinking(`{"type":"thinking","signature":"` + sealed[:400] + `","thinking":"` + strings.Repeat(text, 20) + `"}`), long},
+		"redacted":                      {messages, thinking(`{"type":"redacted_thinking","data":"` + sealed + `"},{"type":"redacted_thinking","data":"` + sealed + `"}`), 20_000},
+		"a page that was found":         {messages, thinking(`{"type":"web_search_tool_result","content":[{"type":"web_search_result","encrypted_content":"` + sealed + `"}]}`), 10_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, n := range []int{len(c.body), 1000, 13} {
+				if got, _ := estimated(t, c.route, c.body, n); got.Input < c.want || got.Input > c.want+c.want/100+25 {
+					t.Errorf("in pieces of %d: estimated at %d, want %d and a little", n, got.Input, c.want)
+				}
+			}
+		})
 	}
 }
 
@@ -233,7 +282,9 @@ func TestModelIsReadFromTheBody(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"messages":[{"model":"no"}],"model":"gpt-5"}`: "gpt-5",
 		`{"model":7}`: "", `{}`: "", `[{"model":"x"}]`: "",
-		`{"model":"` + strings.Repeat("m", 500) + `"}`: strings.Repeat("m", longest),
+		`{"model":"` + strings.Repeat("m", maxName) + `"}`:         strings.Repeat("m", maxName),
+		`{"model":"` + strings.Repeat("m", maxName+1) + `"}`:       "", // not the name of another
+		`{"model":"` + strings.Repeat("\\u00e9", maxName/2) + `"}`: strings.Repeat("é", maxName/2),
 	} {
 		if _, e := estimated(t, chat, body, 2); e.model != want {
 			t.Errorf("%.40s: model %q, want %q", body, e.model, want)

@@ -28,6 +28,7 @@ type exchange struct {
 	route    route
 	body     payload
 	estimate usage.Usage
+	limit    int64 // that the request sets on its output; 0 if it sets none
 	choices  int64 // that the answer will have, at OpenAI
 
 	result chan outcome  // what RoundTrip is to return; has room for it
@@ -63,7 +64,10 @@ func (t *Transport) newExchange(req *http.Request, r route) (*exchange, error) {
 		return nil, err
 	}
 	x.estimate = e.usage(t.cfg.TypicalOutput, x.body.read, x.body.size)
-	x.choices = e.answers
+	x.limit, x.choices = e.outputLimit(), e.choices()
+	if t.cfg.MaxTokensReserved && x.limit > 0 {
+		x.estimate.Output, x.estimate.Thoughts = x.limit, x.limit
+	}
 	if x.route.model == "" {
 		x.route.model = e.model
 	}
@@ -169,7 +173,7 @@ func (m requests) GenerateContent(ctx context.Context, x *exchange, _ bool) iter
 		case err != nil:
 			yield(nil, err)
 		case resp.StatusCode < 200 || resp.StatusCode > 299:
-			r := newRefusedError(x, resp)
+			r := newRefusedError(ctx, x, resp)
 			yield(nil, r)
 			if !r.taken {
 				_ = resp.Body.Close() // the call is tried again
@@ -205,9 +209,7 @@ func (x *exchange) send(ctx context.Context) (*http.Response, error) {
 	if resp == nil {
 		return nil, errors.New("httpgate: the round tripper returned neither a response nor an error")
 	}
-	if resp.Request == req {
-		resp.Request = x.req
-	}
+	resp.Request = x.req // the other one has a context that goes past the gate
 	if resp.Body == nil {
 		resp.Body = http.NoBody
 	}
@@ -239,6 +241,10 @@ type meter struct{}
 
 // Estimate implements ratelimited.Meter.
 func (meter) Estimate(x *exchange) usage.Usage { return x.estimate }
+
+// OutputLimit is the limit that the request sets on all its answers together; 0
+// if it sets none. Package ratelimited asks.
+func (meter) OutputLimit(x *exchange) int64 { return x.limit }
 
 // Observe implements ratelimited.Meter.
 func (meter) Observe(e *event) (usage.Usage, ratelimited.Progress) { return e.usage, e.progress }

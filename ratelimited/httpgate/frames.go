@@ -16,6 +16,7 @@ type splitter struct {
 	hasData  bool    // the event has data
 	lastCR   bool    // a line feed that follows belongs to the line that has ended
 	anything bool    // the line is not empty
+	mark     int     // bytes of a byte order mark at the stream's beginning; all of them if that is over
 }
 
 type lineState uint8
@@ -29,8 +30,22 @@ const (
 
 var newline = []byte{'\n'}
 
+// byteOrderMark may stand before a stream, once, and is no part of it (same
+// section).
+const byteOrderMark = "\ufeff"
+
 // feed reads the next piece.
 func (s *splitter) feed(p []byte) {
+	for ; s.mark < len(byteOrderMark) && len(p) > 0; p = p[1:] {
+		if p[0] != byteOrderMark[s.mark] { // it is something else
+			begun := byteOrderMark[:s.mark]
+			if s.mark = len(byteOrderMark); begun != "" {
+				s.line([]byte(begun))
+			}
+			break
+		}
+		s.mark++
+	}
 	for len(p) > 0 {
 		if s.lastCR {
 			s.lastCR = false

@@ -137,6 +137,7 @@ func FuzzSplitter(f *testing.F) {
 	for _, s := range []string{
 		"data: {}\n\n", "event: x\r\ndata:a\r\ndata: b\r\n\r\n: comment\r\rdata\n\n", "data", "data: x", "\n\n\n", "dataset: x\n\n",
 		"data:\r\ndata:  two\n\nid: 1\n\n", "retry: 1\rdata: a\r\r\ndata: b\n\n", "data: [DONE]\n\n", "\ufeffdata: x\n\n",
+		"\ufeff\ufeffdata: x\n\n", "\xef\xbbdata: x\n\n", "\xef\xbb", "\n\ufeffdata: x\n\n", "\ufeff: x\ndata: y\n\n",
 	} {
 		f.Add([]byte(s), uint64(1))
 	}
@@ -160,6 +161,7 @@ func FuzzSplitter(f *testing.F) {
 
 // eventsIn are the data of the events in a stream, found line by line.
 func eventsIn(stream string) (events []string) {
+	stream = strings.TrimPrefix(stream, "\ufeff") // one mark may stand before a stream
 	stream = strings.ReplaceAll(strings.ReplaceAll(stream, "\r\n", "\n"), "\r", "\n")
 	var lines []string
 	end := func() {

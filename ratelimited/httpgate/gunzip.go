@@ -3,7 +3,29 @@ package httpgate
 import (
 	"compress/gzip"
 	"io"
+	"net/http"
+	"strings"
 )
+
+// coding is how a body is compressed.
+type coding uint8
+
+const (
+	plainCoding coding = iota
+	gzipCoding
+	otherCoding // in a way that is not read
+)
+
+// codingOf is what a response's headers say of that.
+func codingOf(h http.Header) coding {
+	switch strings.ToLower(strings.TrimSpace(strings.Join(h["Content-Encoding"], ","))) {
+	case "", "identity":
+		return plainCoding
+	case "gzip", "x-gzip":
+		return gzipCoding
+	}
+	return otherCoding
+}
 
 // gunzip decompresses a copy of a body that comes in pieces. The decompressor
 // pulls, so it has a goroutine, which runs only while feed or end waits for it:

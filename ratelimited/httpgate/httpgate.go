@@ -74,6 +74,21 @@ type Config struct {
 	// no GetBody. A longer one is estimated by its beginning and its length, and
 	// is not retried. Defaults to DefaultMaxBuffered.
 	MaxBuffered int64
+	// MaxTokensReserved makes the estimate of a call's output the limit that its
+	// request sets, in place of a typical answer, and keeps it there whatever is
+	// learned about answers; a request without a limit is estimated as ever. It
+	// belongs to a provider that sets the limit aside when it admits a call and
+	// gives the rest back, as Amazon Bedrock does, behind a gateway or at its own
+	// endpoint for messages: with a smaller estimate the gate would send calls that
+	// are refused there. OpenAI's API counts the limit, too,
+	// so that requests in its format are estimated at it in any case; the profiles
+	// for OpenAI and Azure keep it (ratelimited.Dimension.KeepsLimit), a profile of
+	// one's own may need this. Neither Anthropic's own API nor Google's counts it.
+	//
+	// A gate never lowers the output of an estimate below the part of it that is
+	// marked as thoughts, so the estimate marks all of it. Budgets hold the limit
+	// then, too, until the call has ended.
+	MaxTokensReserved bool
 	// NoRetries passes every refusal of the provider on to the client, and only
 	// tells the gate of it. Without it, the gate's retry policy decides, as for a
 	// RateLimitedModel.
@@ -86,9 +101,10 @@ type Config struct {
 	ReleaseInterrupted bool
 	// Slots is the number of slots that a request takes. 0 is 1.
 	Slots int
-	// TypicalOutput is the number of tokens that an answer is expected to have
-	// before anything was learned about it. Defaults to
-	// usage.DefaultTypicalOutput.
+	// TypicalOutput is the number of tokens that an answer is expected to have,
+	// without a thinking budget that the request sets, before anything was learned
+	// about it. A limit in a request of OpenAI's format takes its place; others
+	// bound it. Defaults to usage.DefaultTypicalOutput.
 	TypicalOutput int64
 	// Unknown is what becomes of requests to other paths than those of the
 	// package's description. Defaults to Refuse. Live sessions are refused in any

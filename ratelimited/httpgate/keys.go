@@ -8,6 +8,7 @@ const (
 	element               // of an array
 
 	keyArguments
+	keyBudgetTokens
 	keyCacheCreation
 	keyCacheRead
 	keyCacheWrite
@@ -21,10 +22,12 @@ const (
 	keyCompletionDetails
 	keyCompletionTokens
 	keyContent
+	keyContentBlock
 	keyContents
 	keyData
 	keyDelta
 	keyDetail
+	keyEncrypted
 	keyError
 	keyFile
 	keyFileData
@@ -36,6 +39,7 @@ const (
 	keyFunctions
 	keyGenerationConfig
 	keyImageURL
+	keyIndex
 	keyInlineData
 	keyInput
 	keyInputAudio
@@ -67,6 +71,7 @@ const (
 	keyResponseFormat
 	keyRole
 	keySchema
+	keySignature
 	keySource
 	keyStopReason
 	keySystem
@@ -90,6 +95,8 @@ func keyOf(name []byte) key {
 	switch string(name) {
 	case "arguments", "partial_args":
 		return keyArguments
+	case "budget_tokens":
+		return keyBudgetTokens
 	case "cache_creation_input_tokens":
 		return keyCacheCreation
 	case "cache_read_input_tokens":
@@ -116,6 +123,8 @@ func keyOf(name []byte) key {
 		return keyCompletionTokens
 	case "content":
 		return keyContent
+	case "content_block":
+		return keyContentBlock
 	case "contents":
 		return keyContents
 	case "data":
@@ -124,6 +133,8 @@ func keyOf(name []byte) key {
 		return keyDelta
 	case "detail":
 		return keyDetail
+	case "encrypted_content":
+		return keyEncrypted
 	case "error":
 		return keyError
 	case "file":
@@ -146,6 +157,8 @@ func keyOf(name []byte) key {
 		return keyGenerationConfig
 	case "image_url":
 		return keyImageURL
+	case "index":
+		return keyIndex
 	case "inlineData", "inline_data":
 		return keyInlineData
 	case "input":
@@ -208,6 +221,8 @@ func keyOf(name []byte) key {
 		return keyRole
 	case "responseSchema", "response_schema", "responseJsonSchema", "response_json_schema":
 		return keySchema
+	case "signature":
+		return keySignature
 	case "source":
 		return keySource
 	case "stop_reason":

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"sync"
 )
@@ -76,7 +77,11 @@ func (p *payload) buffer(req *http.Request, e *estimator, most int64) error {
 	ctx, body := req.Context(), req.Body
 	stop := context.AfterFunc(ctx, func() { _ = body.Close() })
 	var data bytes.Buffer
-	n, err := io.Copy(&data, io.LimitReader(body, most+1))
+	room := most
+	if room < math.MaxInt64 {
+		room++ // to see whether there is more
+	}
+	n, err := io.Copy(&data, io.LimitReader(body, room))
 	stop()
 	if err != nil {
 		p.close()

@@ -16,15 +16,15 @@ const (
 	anthropicAPI
 )
 
-// reader reads answers of the route; choices is how many the answer has.
-func (r *route) reader(choices int64) reader {
+// reader reads answers of the route; wanted is how many choices one is to have.
+func (r *route) reader(wanted int64) reader {
 	switch r.api {
 	case geminiAPI:
 		return &geminiReader{}
 	case anthropicAPI:
 		return &anthropicReader{}
 	default:
-		return &openaiReader{choices: choices}
+		return &openaiReader{choices: choices{wanted: wanted}}
 	}
 }
 

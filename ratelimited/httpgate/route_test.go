@@ -66,6 +66,10 @@ func TestRequestsAreRecognisedByTheirPath(t *testing.T) {
 		{"POST https://api.openai.com/v1/batches", unknown, route{}},
 		{"POST https://api.anthropic.com/v1/messages/batches", unknown, route{}},
 		{"POST https://api.openai.com/", unknown, route{}},
+		{"POST https://bedrock-runtime.us-east-1.amazonaws.com/model/anthropic.claude-sonnet-4-5-20250929-v1:0/invoke", unknown, route{}},
+		{"POST https://bedrock-runtime.us-east-1.amazonaws.com/model/anthropic.claude-sonnet-4-5-20250929-v1%3A0/invoke-with-response-stream", unknown, route{}},
+		{"POST https://bedrock-runtime.us-east-1.amazonaws.com/model/amazon.nova-pro-v1:0/converse", unknown, route{}},
+		{"POST https://bedrock-runtime.us-east-1.amazonaws.com/model/amazon.nova-pro-v1:0/converse-stream", unknown, route{}},
 	} {
 		t.Run(c.request, func(t *testing.T) {
 			t.Parallel()

@@ -137,21 +137,38 @@ func (openaiRules) into(e *estimator, m mode, container bool) mode {
 }
 
 func (openaiRules) opened(e *estimator, m mode, list bool) {
-	if m != prose || list || e.scan.last() != element || e.scan.depth != 2 {
-		return
+	switch {
+	case m != prose || e.scan.last() != element || e.scan.depth != 2:
+	case !list:
+		e.add(chatMessageCost)
+		e.beginItem()
+	case e.scan.at(keyPrompt, element):
+		e.prompts++ // as tokens
 	}
-	e.add(chatMessageCost)
 }
 
+// shut: reasoning that is sent back encrypted counts so, and not its summary.
 func (openaiRules) shut(e *estimator, _ mode) {
-	if e.scan.depth == 0 && e.route.method != embed {
+	switch {
+	case e.scan.depth == 0 && e.route.method != embed:
 		e.add(chatAnswerCost)
+	case e.hidden > 0 && e.scan.at(keyInput, element):
+		e.texts.total = e.before
+		e.texts.sealed(e.hidden)
+		e.hidden = 0
 	}
 }
 
-func (openaiRules) str(e *estimator, value []byte) {
-	if e.scan.at(keyModel) {
-		e.model = string(value)
+func (openaiRules) str(e *estimator, _ []byte) {
+	switch e.scan.last() {
+	case element:
+		if e.scan.at(keyPrompt, element) {
+			e.prompts++
+		}
+	case keyEncrypted:
+		if e.scan.at(keyInput, element, keyEncrypted) {
+			e.hidden = e.word.n
+		}
 	}
 }
 
@@ -159,7 +176,7 @@ func (openaiRules) num(e *estimator, n int64) {
 	switch {
 	case e.scan.depth == 1:
 		e.setting(n)
-	case e.route.method == embed && e.scan.last() == element:
+	case e.scan.last() == element && (e.route.method == embed || e.scan.path[0] == keyPrompt):
 		e.add(token) // texts may come as tokens
 	}
 }
@@ -207,6 +224,8 @@ func (anthropicRules) opened(e *estimator, m mode, list bool) {
 		e.add(promptCost)
 	case m == prose && e.scan.at(keyMessages, element):
 		e.add(messageCost)
+	case m == prose && e.scan.at(keyMessages, element, keyContent, element):
+		e.beginItem()
 	case m == asJSON && e.scan.at(keyTools) && list:
 		e.add(toolUseCost)
 	case m == asJSON && e.scan.at(keyTools, element), m == asJSON && k == keyInput && e.modes[e.scan.depth] == prose:
@@ -214,13 +233,30 @@ func (anthropicRules) opened(e *estimator, m mode, list bool) {
 	}
 }
 
-func (anthropicRules) shut(*estimator, mode) {}
+// shut: the signature stands for all of the thinking, the text perhaps for a
+// summary of it.
+func (anthropicRules) shut(e *estimator, _ mode) {
+	if e.hidden > 0 && e.scan.at(keyMessages, element, keyContent, element) {
+		text := e.texts.total
+		e.texts.total = e.before
+		e.texts.sealed(e.hidden)
+		e.texts.total, e.hidden = max(e.texts.total, text), 0
+	}
+}
 
 func (anthropicRules) str(e *estimator, value []byte) {
 	switch e.scan.last() {
-	case keyModel:
-		if e.scan.at(keyModel) {
-			e.model = string(value)
+	case keySignature:
+		if e.scan.at(keyMessages, element, keyContent, element, keySignature) {
+			e.hidden = e.word.n
+		}
+	case keyData:
+		if e.scan.at(keyMessages, element, keyContent, element, keyData) { // thinking that was redacted
+			e.texts.sealed(e.word.n)
+		}
+	case keyEncrypted:
+		if e.modes[e.scan.depth] == prose { // a page that the API has found
+			e.texts.sealed(e.word.n)
 		}
 	case keyType:
 		if e.modes[e.scan.depth] == prose {
@@ -230,7 +266,7 @@ func (anthropicRules) str(e *estimator, value []byte) {
 }
 
 func (anthropicRules) num(e *estimator, n int64) {
-	if e.scan.depth == 1 {
+	if e.scan.depth == 1 || e.scan.at(keyThinking, keyBudgetTokens) {
 		e.setting(n)
 	}
 }

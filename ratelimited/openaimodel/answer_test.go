@@ -228,16 +228,44 @@ func TestAConnectionThatBreaksWithinTheAnswerIsNoUnreadableAnswer(t *testing.T) 
 }
 
 // Some proxies report errors with the status 200.
-func TestAnErrorInPlaceOfACompletionIsAnError(t *testing.T) {
+func TestAnErrorInPlaceOfAnAnswerIsAnError(t *testing.T) {
 	t.Parallel()
-	body := `{"error":{"message":"SECRET","type":"tokens","code":"rate_limit_exceeded"}}`
-	got := collect(apis[0].bare(t, newClient(serve(t, raw(200, "application/json", body))))(t.Context(), false))
-	if len(got.errs) != 1 || retry.Classify(got.errs[0]).Class != retry.Throttled || strings.Contains(got.errs[0].Error(), "SECRET") {
-		t.Errorf("items %v, errors %v", got.items, got.errs)
+	for name, c := range map[string]struct {
+		body string
+		want retry.Class
+	}{
+		"throttled":  {`{"error":{"message":"SECRET","type":"tokens","code":"rate_limit_exceeded"}}`, retry.Throttled},
+		"no credit":  {`{"error":{"message":"SECRET","type":"insufficient_quota","code":"insufficient_quota"}}`, retry.QuotaExhausted},
+		"overloaded": {`{"error":{"message":"SECRET: overloaded","type":"server_error","code":null}}`, retry.Overloaded},
+		"a text":     {`{"error":"SECRET"}`, retry.NotRetryable},
+		"a number":   {`{"error":7,"SECRET":0}`, retry.NotRetryable},
+	} {
+		for _, a := range apis {
+			t.Run(name+", "+a.name, func(t *testing.T) {
+				t.Parallel()
+				got := collect(a.bare(t, newClient(serve(t, raw(200, "application/json", c.body))))(t.Context(), false))
+				if len(got.items) != 0 || len(got.errs) != 1 || retry.Classify(got.errs[0]).Class != c.want || strings.Contains(got.errs[0].Error(), "SECRET") {
+					t.Fatalf("%d items, errors %v; want one that is %v", len(got.items), got.errs, c.want)
+				}
+				if _, ok := errors.AsType[*openaimodel.Error](got.errs[0]); !ok {
+					t.Errorf("%v is no Error", got.errs[0])
+				}
+				e, ok := errors.AsType[*ssestream.StreamError](got.errs[0])
+				if !ok || !strings.Contains(string(e.Event.Data), "SECRET") {
+					t.Errorf("the answer is lost: %+v", e)
+				}
+			})
+		}
 	}
-	e, ok := errors.AsType[*ssestream.StreamError](got.errs[0])
-	if !ok || !strings.Contains(string(e.Event.Data), "SECRET") {
-		t.Errorf("the answer is lost: %+v", e)
+	// One that has an error beside what was asked for is an answer.
+	for _, a := range apis {
+		for _, extra := range []string{`"error":null`, `"error":{"code":"server_error","message":"m"}`} {
+			body := strings.Replace(a.unary("hi"), "{", "{"+extra+",", 1)
+			got := collect(a.bare(t, newClient(serve(t, raw(200, "application/json", body))))(t.Context(), false))
+			if got.errs != nil || got.text != "hi" {
+				t.Errorf("%s with %s: text %q, errors %v", a.name, extra, got.text, got.errs)
+			}
+		}
 	}
 }
 

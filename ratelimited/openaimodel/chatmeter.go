@@ -1,8 +1,11 @@
 package openaimodel
 
 import (
+	"encoding/json"
+
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/packages/param"
+	"github.com/openai/openai-go/v3/packages/respjson"
 
 	"github.com/headgate-go/headgate/ratelimited"
 	"github.com/headgate-go/headgate/usage"
@@ -166,10 +169,14 @@ func (m *chatMeter) Observe(resp *ChatResponse) (usage.Usage, ratelimited.Progre
 			message := &resp.Completion.Choices[i].Message
 			t.text(message.Content)
 			t.text(message.Refusal)
+			t.thoughts(message.JSON.ExtraFields)
+			//lint:ignore SA1019 what is generated counts, deprecated or not
+			t.text(message.FunctionCall.Arguments)
 			for j := range message.ToolCalls {
 				call := &message.ToolCalls[j]
 				t.text(call.Function.Name)
 				t.text(call.Function.Arguments)
+				t.text(call.Custom.Name)
 				t.text(call.Custom.Input)
 			}
 		}
@@ -183,16 +190,44 @@ func (m *chatMeter) Observe(resp *ChatResponse) (usage.Usage, ratelimited.Progre
 			delta := &resp.Chunk.Choices[i].Delta
 			t.text(delta.Content)
 			t.text(delta.Refusal)
+			t.thoughts(delta.JSON.ExtraFields)
 			//lint:ignore SA1019 what is generated counts, deprecated or not
 			t.text(delta.FunctionCall.Arguments)
 			for j := range delta.ToolCalls {
-				t.text(delta.ToolCalls[j].Function.Name)
-				t.text(delta.ToolCalls[j].Function.Arguments)
+				call := &delta.ToolCalls[j]
+				t.text(call.Function.Name)
+				t.text(call.Function.Arguments)
+				t.custom(call.JSON.ExtraFields["custom"].Raw())
 			}
 		}
 		return generated(t.tokens), progress
 	}
 	return usage.Usage{}, progress
+}
+
+// thoughts adds what a model thought aloud. It is no part of OpenAI's API; servers
+// that are compatible with it have it in reasoning_content (DeepSeek, vLLM,
+// SGLang) or reasoning (OpenRouter, Ollama), or the same text in both.
+func (t *tally) thoughts(extra map[string]respjson.Field) {
+	t.add(max(usage.OpenAI.Text(textOf(extra["reasoning_content"].Raw())), usage.OpenAI.Text(textOf(extra["reasoning"].Raw()))))
+}
+
+// custom adds the piece of a custom tool's call that a chunk holds, for which the
+// SDK has no field.
+func (t *tally) custom(raw string) {
+	var call struct{ Name, Input json.RawMessage }
+	if raw != "" && json.Unmarshal([]byte(raw), &call) == nil {
+		t.text(textOf(string(call.Name)))
+		t.text(textOf(string(call.Input)))
+	}
+}
+
+// textOf is a JSON string's content; "" for all else.
+func textOf(raw string) (s string) {
+	if raw == "" || json.Unmarshal([]byte(raw), &s) != nil {
+		return ""
+	}
+	return s
 }
 
 func fromCompletion(u *openai.CompletionUsage) usage.Usage {

@@ -2,122 +2,82 @@ package openaimodel
 
 import (
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/packages/ssestream"
+
+	"github.com/headgate-go/headgate/internal/wire"
 	"github.com/headgate-go/headgate/retry"
 )
 
-// fault is what an error of the API says. What it does not say is zero.
-type fault struct {
-	status  int
-	code    string
-	kind    string // its type
-	message string
-	header  http.Header
+// Classify says what an error of the SDK, or an [Error], means for a retry; false
+// for all others, those of the connection among them. It is a [retry.Classifier]
+// for programs that use the SDK by itself:
+//
+//	policy := retry.Policy{Classifiers: []retry.Classifier{openaimodel.Classify}}
+//
+// By OpenAI's error codes guide and what the SDK's own retries look at:
+//
+//	insufficient_quota, credit_balance_exhausted, *_spend_limit_exceeded,
+//	*_usage_limit_exceeded, billing_*, or 402   QuotaExhausted
+//	429, whose message names a limit per day    QuotaExhausted, PerDay
+//	429 "Request too large": never fits         NotRetryable
+//	429; rate_limit_exceeded or slow_down       Throttled
+//	503, 529; a 5xx that says "overloaded"      Overloaded
+//	all others                                  NotRetryable
+//
+// The header x-should-retry comes after that: "false" makes of Throttled a
+// QuotaExhausted and of Overloaded a NotRetryable, "true" makes of any other
+// error Overloaded, which is retried within a budget.
+//
+// The limits that a 429 was about are told by the error's type ("requests",
+// "tokens"), by its message, or by which of the x-ratelimit-remaining headers has
+// no room left. The hint is retry-after-ms or Retry-After; where a 429 has
+// neither, the time after which the limit has room again by the
+// x-ratelimit-reset headers. A message's "Please try again in 6s" is not read,
+// because texts are not an interface.
+func Classify(err error) (retry.Verdict, bool) {
+	e, ok := explain(err)
+	if !ok {
+		return retry.Verdict{}, false
+	}
+	return e.verdict, true
 }
 
-// verdict is what the error means. now is the time that a date is compared with.
-func (f fault) verdict(now time.Time) retry.Verdict {
-	v := retry.Verdict{Class: f.class()}
-	v.Hint, v.HasHint = retry.ParseRetryAfter(f.header, now)
-	if v.Class == retry.Throttled {
-		v.Resources, v.PerDay = f.limits()
-		if v.PerDay {
-			v.Class = retry.QuotaExhausted
-		} else if !v.HasHint {
-			v.Hint, v.HasHint = roomAfter(f.header, v.Resources)
-		}
+// apiError reads an error that the SDK could decode. err is it, wrapped or not.
+func apiError(e *openai.Error, err error) *Error {
+	f := wire.ReadFault([]byte(e.RawJSON())) // the SDK drops a code that is a number
+	f.Status, f.Type, f.Message = e.StatusCode, e.Type, e.Message
+	if f.Code == "" {
+		f.Code = e.Code
 	}
-	switch f.header.Get("X-Should-Retry") {
-	case "false":
-		switch v.Class {
-		case retry.Throttled:
-			v.Class = retry.QuotaExhausted
-		case retry.Overloaded:
-			v.Class = retry.NotRetryable
-		}
-	case "true":
-		if v.Class == retry.NotRetryable {
-			v.Class = retry.Overloaded
-		}
+	if e.Response != nil {
+		f.Header = e.Response.Header
 	}
-	return v
+	return newError(f, err)
 }
 
-// class is what status and code say.
-func (f fault) class() retry.Class {
-	if exhausted(f.code) || exhausted(f.kind) {
-		return retry.QuotaExhausted
-	}
-	status := f.status
-	if n, err := strconv.Atoi(f.code); status == 0 && err == nil {
-		status = n // within an answer, some servers send it as the code
-	}
-	if status == http.StatusTooManyRequests && strings.HasPrefix(f.message, "Request too large for ") {
-		return retry.NotRetryable // it is larger than the whole limit
-	}
-	class := retry.ClassOf(status)
-	if class != retry.NotRetryable || status != 0 && status < 500 {
-		return class
-	}
-	switch {
-	case status == 0 && throttled(f.code, f.kind):
-		return retry.Throttled
-	case strings.Contains(strings.ToLower(f.code+" "+f.kind+" "+f.message), "overloaded"):
-		return retry.Overloaded
-	}
-	return retry.NotRetryable
+// answeredError is the error of an answer whose body the SDK cannot read.
+func answeredError(resp *http.Response, err error) *Error {
+	return newError(wire.Fault{Status: resp.StatusCode, Header: resp.Header}, err)
 }
 
-// exhausted reports whether a code or type means that waiting does not help.
-// They are those of OpenAI's error codes guide; insufficient_quota is also the
-// type of the newer ones.
-func exhausted(code string) bool {
-	switch code {
-	case "insufficient_quota", "credit_balance_exhausted":
-		return true
+// eventError reads an error that came within an answer, as an event of a stream
+// or in place of a whole answer. err is the SDK's error, or nil where it took this
+// for an answer.
+func eventError(data []byte, err error) *Error {
+	if err == nil {
+		err = &ssestream.StreamError{Message: "error event", Event: ssestream.Event{Type: "error", Data: data}}
 	}
-	return strings.HasPrefix(code, "billing_") ||
-		strings.HasSuffix(code, "_spend_limit_exceeded") || strings.HasSuffix(code, "_usage_limit_exceeded")
+	return newError(wire.ReadFault(data), err)
 }
 
-// throttled reports whether code or type, in an error without a status, mean a
-// refusal for the moment.
-func throttled(code, kind string) bool {
-	switch code {
-	case "rate_limit_exceeded", "slow_down", "too_many_requests":
-		return true
+// newError makes the error of a fault; sdk is the SDK's.
+func newError(f wire.Fault, sdk error) *Error {
+	e := &Error{status: f.Status, request: requestID(f.Header), verdict: f.OpenAI(time.Now()), sdk: sdk}
+	if e.code = identifier(f.Code); e.code == "" {
+		e.code = identifier(f.Type)
 	}
-	return kind == "rate_limit_error" || kind == "too_many_requests" || code == "" && (kind == "tokens" || kind == "requests")
-}
-
-// limits tells which limits a refusal was about.
-func (f fault) limits() (r retry.Resource, perDay bool) {
-	text := strings.ToLower(f.message)
-	perDay = strings.Contains(text, "per day")
-	switch f.kind {
-	case "tokens":
-		return retry.TotalTokens, perDay
-	case "requests":
-		return retry.Requests, perDay
-	}
-	for _, phrase := range [...]struct {
-		text string
-		r    retry.Resource
-	}{
-		{"tokens per ", retry.TotalTokens},      // OpenAI: "tokens per min (TPM)"
-		{"token rate limit", retry.TotalTokens}, // Azure
-		{"requests per ", retry.Requests},
-		{"call rate limit", retry.Requests},
-	} {
-		if strings.Contains(text, phrase.text) {
-			r |= phrase.r
-		}
-	}
-	if r == 0 {
-		r = without(f.header)
-	}
-	return r, perDay
+	return e
 }

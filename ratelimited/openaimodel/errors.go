@@ -1,17 +1,11 @@
 package openaimodel
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
-
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/headgate-go/headgate/retry"
 )
@@ -99,119 +93,6 @@ func (e *Error) Error() string {
 		text += " (request " + e.request + ")"
 	}
 	return text
-}
-
-// Classify says what an error of the SDK, or an [Error], means for a retry; false
-// for all others, those of the connection among them. It is a [retry.Classifier]
-// for programs that use the SDK by itself:
-//
-//	policy := retry.Policy{Classifiers: []retry.Classifier{openaimodel.Classify}}
-//
-// By OpenAI's error codes guide and what the SDK's own retries look at:
-//
-//	insufficient_quota, credit_balance_exhausted, *_spend_limit_exceeded,
-//	*_usage_limit_exceeded, billing_*, or 402   QuotaExhausted
-//	429, whose message names a limit per day    QuotaExhausted, PerDay
-//	429 "Request too large": never fits         NotRetryable
-//	429; rate_limit_exceeded or slow_down       Throttled
-//	503, 529; a 5xx that says "overloaded"      Overloaded
-//	all others                                  NotRetryable
-//
-// The header x-should-retry comes after that: "false" makes of Throttled a
-// QuotaExhausted and of Overloaded a NotRetryable, "true" makes of any other
-// error Overloaded, which is retried within a budget.
-//
-// The limits that a 429 was about are told by the error's type ("requests",
-// "tokens"), by its message, or by which of the x-ratelimit-remaining headers has
-// no room left. The hint is retry-after-ms or Retry-After; where a 429 has
-// neither, the time after which the limit has room again by the
-// x-ratelimit-reset headers. A message's "Please try again in 6s" is not read,
-// because texts are not an interface.
-func Classify(err error) (retry.Verdict, bool) {
-	e, ok := explain(err)
-	if !ok {
-		return retry.Verdict{}, false
-	}
-	return e.verdict, true
-}
-
-// apiError reads an error that the SDK could decode. err is it, wrapped or not.
-func apiError(e *openai.Error, err error) *Error {
-	f := fault{status: e.StatusCode, code: word(e.JSON.Code.Raw()), kind: e.Type, message: e.Message}
-	if f.code == "" {
-		f.code = e.Code
-	}
-	if e.Response != nil {
-		f.header = e.Response.Header
-	}
-	return f.error(err)
-}
-
-// answeredError is the error of an answer whose body the SDK cannot read.
-func answeredError(resp *http.Response, err error) *Error {
-	return fault{status: resp.StatusCode, header: resp.Header}.error(err)
-}
-
-// eventError reads an error that came within an answer, as an event of a stream
-// or in place of a whole answer:
-//
-//	{"error": {"code": …, "message": …, "type": …}}
-//	{"type": "error", "code": …, "message": …}
-//
-// err is the SDK's error, or nil where it took this for an answer.
-func eventError(data []byte, err error) *Error {
-	if err == nil {
-		err = &ssestream.StreamError{Message: "error event", Event: ssestream.Event{Type: "error", Data: data}}
-	}
-	type object struct {
-		Code    json.RawMessage `json:"code"`
-		Message json.RawMessage `json:"message"`
-		Type    json.RawMessage `json:"type"`
-	}
-	var top struct {
-		object
-		Error json.RawMessage `json:"error"`
-	}
-	// Unmarshal fills what it can; what it cannot read says nothing.
-	_ = json.Unmarshal(data, &top)
-	o := top.object
-	var inner object
-	if json.Unmarshal(top.Error, &inner) == nil && len(top.Error) > 0 && string(top.Error) != "null" {
-		o = inner
-	} else if word(string(top.Error)) != "" {
-		o.Message = top.Error
-	}
-	f := fault{code: word(string(o.Code)), kind: word(string(o.Type)), message: word(string(o.Message))}
-	if f.kind == "error" {
-		f.kind = "" // of the event, not of the error
-	}
-	return f.error(err)
-}
-
-// word is a JSON string's content, or the digits of a JSON number; "" for all
-// else.
-func word(raw string) string {
-	raw = strings.TrimSpace(raw)
-	var s string
-	if strings.HasPrefix(raw, `"`) {
-		if json.Unmarshal([]byte(raw), &s) != nil {
-			return ""
-		}
-		return s
-	}
-	if _, err := strconv.ParseUint(raw, 10, 32); err == nil {
-		return raw
-	}
-	return ""
-}
-
-// error makes the error of a fault.
-func (f fault) error(sdk error) *Error {
-	e := &Error{status: f.status, request: requestID(f.header), verdict: f.verdict(time.Now()), sdk: sdk}
-	if e.code = identifier(f.code); e.code == "" {
-		e.code = identifier(f.kind)
-	}
-	return e
 }
 
 // requestID is what the API calls the request: x-request-id at OpenAI,

@@ -13,6 +13,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
+	"github.com/headgate-go/headgate/internal/wire"
 	"github.com/headgate-go/headgate/ratelimited"
 	"github.com/headgate-go/headgate/retry"
 )
@@ -43,7 +44,7 @@ func (x *exchange) send(ctx context.Context, req *http.Request, next option.Midd
 		return resp, err
 	}
 	x.resp = resp
-	if reports := limitReports(resp.Header, sent); len(reports) > 0 {
+	if reports := wire.OpenAILimits(resp.Header, sent); len(reports) > 0 {
 		ratelimited.Report(ctx, reports...)
 	}
 	if resp.StatusCode < 400 && resp.Body != nil {

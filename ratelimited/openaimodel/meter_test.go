@@ -339,6 +339,27 @@ func TestUsageOfAnItemIsReadOrEstimated(t *testing.T) {
 	if u, p := chat.Observe(&openaimodel.ChatResponse{Chunk: &delta}); p != ratelimited.More || u != (usage.Usage{Output: usage.OpenAI.Text("Hello world"), Flags: usage.Estimated}) {
 		t.Errorf("chunk: %v, %v", u, p)
 	}
+	hello := usage.Usage{Output: usage.OpenAI.Text("Hello world"), Flags: usage.Estimated}
+	for name, field := range map[string]string{
+		"reasoning":                     `"reasoning_content":"Hello world"`,
+		"reasoning by another name":     `"reasoning":"Hello world"`,
+		"the same reasoning twice":      `"content":null,"reasoning_content":"Hello world","reasoning":"Hello world"`,
+		"a custom tool's input":         `"tool_calls":[{"index":0,"custom":{"input":"Hello world"}}]`,
+		"a custom tool's name":          `"tool_calls":[{"index":0,"type":"custom","id":"c","custom":{"name":"Hello world","input":""}}]`,
+		"a function's arguments":        `"tool_calls":[{"index":0,"function":{"arguments":"Hello world"}}]`,
+		"what is nothing beside a text": `"content":"Hello world","reasoning_content":null,"reasoning":7,"tool_calls":[{"index":0,"custom":7},{"index":1,"custom":{"input":null}}]`,
+	} {
+		var c openai.ChatCompletionChunk
+		decode(t, `{"choices":[{"index":0,"delta":{`+field+`}}]}`, &c)
+		if u, p := chat.Observe(&openaimodel.ChatResponse{Chunk: &c}); p != ratelimited.More || u != hello {
+			t.Errorf("%s in a chunk: %v, %v", name, u, p)
+		}
+		var whole openai.ChatCompletion
+		decode(t, `{"choices":[{"index":0,"message":{`+field+`}}]}`, &whole)
+		if u, p := chat.Observe(&openaimodel.ChatResponse{Completion: &whole, Done: true}); p != ratelimited.Done || u != hello {
+			t.Errorf("%s in one piece: %v, %v", name, u, p)
+		}
+	}
 	var empty openai.ChatCompletionChunk
 	decode(t, chunk(0, "", ""), &empty)
 	if u, p := chat.Observe(&openaimodel.ChatResponse{Chunk: &empty}); p != ratelimited.More || u != (usage.Usage{}) {

@@ -99,8 +99,9 @@ func (m *Responses) Meter() ratelimited.Meter[*ResponsesRequest, *ResponsesRespo
 // each range sends the request anew, once.
 //
 // An error is the last item; errors are those of [Chat.GenerateContent]. An
-// event of the type "error" is no item but an [Error]. A response that failed is
-// an item, because the API answers it as one.
+// event of the type "error" is no item but an [Error], as is an error that a
+// server sends in place of a response. A response that failed is an item, because
+// the API answers it as one.
 func (m *Responses) GenerateContent(ctx context.Context, req *ResponsesRequest, stream bool) iter.Seq2[*ResponsesResponse, error] {
 	if req == nil {
 		return failed[ResponsesResponse](errNilRequest)
@@ -119,6 +120,8 @@ func (m *Responses) GenerateContent(ctx context.Context, req *ResponsesRequest, 
 				yield(nil, x.reported(ctx, err))
 			case resp == nil:
 				yield(nil, &unreadable{why: "it is null"})
+			case isBareError(resp):
+				yield(nil, x.reported(ctx, eventError([]byte(resp.RawJSON()), nil)))
 			default:
 				yield(&ResponsesResponse{Response: resp, Done: true}, nil)
 			}
@@ -139,6 +142,14 @@ func (m *Responses) GenerateContent(ctx context.Context, req *ResponsesRequest, 
 				return resp, nil
 			}, func() bool { return done }, yield)
 	}
+}
+
+// isBareError reports whether an answer with a status of success is an error and
+// nothing else, which some proxies send. A response that failed has an id and a
+// status.
+func isBareError(r *responses.Response) bool {
+	raw := r.JSON.Error.Raw()
+	return raw != "" && raw != "null" && r.ID == "" && r.Status == "" && len(r.Output) == 0
 }
 
 // ends reports whether an event of that type completes a response.

@@ -1,4 +1,4 @@
-package openaimodel
+package wire
 
 import (
 	"math"
@@ -30,10 +30,12 @@ func limitOf(h http.Header, resource string) (l limit) {
 	return l
 }
 
-// limitReports is what the headers tell the gate of the dimensions of the
-// profiles for OpenAI and Azure. Tokens are also limited per project at OpenAI:
+// OpenAILimits is what the headers of a response say is left, for a request that
+// was sent at sent: of the dimensions "requests" and "tokens" of the profiles for
+// OpenAI and Azure. A number that is none, negative or beyond belief is left out; a
+// reset that cannot be read is not known. Tokens are also limited per project at OpenAI:
 // of the two limits the one with less room counts.
-func limitReports(h http.Header, sent time.Time) []ratelimited.LimitReport {
+func OpenAILimits(h http.Header, sent time.Time) []ratelimited.LimitReport {
 	var reports []ratelimited.LimitReport
 	add := func(dimension string, l limit) {
 		if l.known {
@@ -51,10 +53,10 @@ func limitReports(h http.Header, sent time.Time) []ratelimited.LimitReport {
 	return reports
 }
 
-// without tells which limit has no room for a call that was refused: the one
+// openaiWithout tells which limit has no room for a call that was refused: the one
 // with nothing left. Where the room for requests is known not to be it, it is
 // that for tokens.
-func without(h http.Header) (r retry.Resource) {
+func openaiWithout(h http.Header) (r retry.Resource) {
 	requests, tokens := limitOf(h, "Requests"), limitOf(h, "Tokens")
 	if requests.known && requests.remaining == 0 {
 		r |= retry.Requests
@@ -89,10 +91,13 @@ func roomAfter(h http.Header, r retry.Resource) (hint time.Duration, ok bool) {
 	return max(hint, 0), ok
 }
 
-// parseCount reads a number that is not negative.
+// maxRemaining bounds what is believed to remain, far above every limit.
+const maxRemaining = 1 << 50
+
+// parseCount reads a number that is not negative and can be believed.
 func parseCount(s string) (int64, bool) {
 	n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
-	if err != nil || n < 0 {
+	if err != nil || n < 0 || n > maxRemaining {
 		return 0, false
 	}
 	return n, true

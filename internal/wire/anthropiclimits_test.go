@@ -1,16 +1,18 @@
-package anthropicmodel
+package wire
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate-go/headgate/ratelimited"
 )
 
-func TestHeadersSayWhatIsLeftAndForHowLong(t *testing.T) {
+func TestAnthropicHeadersSayWhatIsLeftAndForHowLong(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	sent := now.Add(-3 * time.Second)
@@ -73,15 +75,54 @@ func TestHeadersSayWhatIsLeftAndForHowLong(t *testing.T) {
 				}
 				h.Set(strings.ToLower(name), value)
 			}
-			if got := limitsIn(h, sent, now); !slices.Equal(got, c.want) {
+			if got := AnthropicLimits(h, sent, now); !slices.Equal(got, c.want) {
 				t.Errorf("got  %+v\nwant %+v", got, c.want)
 			}
 		})
 	}
 }
 
+// What is left of all tokens together concerns a profile that has such a limit,
+// as for a workspace with one of its own; the profile for Anthropic has none, and
+// loses nothing by it.
+func TestTokensOfBothKindsConcernAProfileOfOnesOwn(t *testing.T) {
+	t.Parallel()
+	h := http.Header{"Anthropic-Ratelimit-Tokens-Remaining": {"2000"}, "Anthropic-Ratelimit-Input-Tokens-Remaining": {"9000"}}
+	profile := ratelimited.Anthropic(ratelimited.AnthropicQuota{InputTokensPerMinute: 10_000, OutputTokensPerMinute: 10_000})
+	for name, c := range map[string]struct {
+		own  []ratelimited.Dimension
+		want map[string]int64
+	}{
+		"of the provider": {nil, map[string]int64{"input_tokens": 9000, "output_tokens": 10_000}},
+		"of a workspace": {
+			[]ratelimited.Dimension{{Name: "tokens", Limit: 5000, Shape: ratelimited.Bucket, Count: ratelimited.TotalTokens}},
+			map[string]int64{"input_tokens": 9000, "output_tokens": 10_000, "tokens": 2000},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { // nothing refills meanwhile
+				p := profile
+				p.Dimensions = append(slices.Clone(p.Dimensions), c.own...)
+				g, err := ratelimited.NewGate(ratelimited.Config{Slots: 1, Headroom: 1, Profile: p})
+				if err != nil {
+					t.Fatal(err)
+				}
+				g.Report(AnthropicLimits(h, time.Now(), time.Now())...)
+				left := map[string]int64{}
+				for _, d := range g.Stats().Dimensions {
+					left[d.Name] = d.Level
+				}
+				if !maps.Equal(left, c.want) {
+					t.Errorf("left %v, want %v", left, c.want)
+				}
+			})
+		})
+	}
+}
+
 // Headers of foreign make give reports that a gate can use, or none.
-func FuzzLimitHeaders(f *testing.F) {
+func FuzzAnthropicHeaders(f *testing.F) {
 	f.Add("49", "50", "2026-11-24T12:00:02Z", "Tue, 24 Nov 2026 11:50:00 GMT")
 	f.Add("1000", "300", "", "")
 	f.Add("-1", "x", "6m0s", "now")
@@ -89,10 +130,10 @@ func FuzzLimitHeaders(f *testing.F) {
 	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, remaining, limit, reset, date string) {
 		h := http.Header{"Date": {date}}
-		for _, l := range limits {
+		for _, l := range anthropicHeaders {
 			h[l.header+"-Remaining"], h[l.header+"-Limit"], h[l.header+"-Reset"] = []string{remaining}, []string{limit}, []string{reset}
 		}
-		for _, r := range limitsIn(h, now, now) {
+		for _, r := range AnthropicLimits(h, now, now) {
 			if r.Remaining < 0 || r.Remaining > maxRemaining || r.Reset < 0 || r.Reset > maxReset || !r.Sent.Equal(now) {
 				t.Fatalf("%+v", r)
 			}

@@ -1,4 +1,4 @@
-package openaimodel
+package wire
 
 import (
 	"math"
@@ -12,7 +12,7 @@ import (
 	"github.com/headgate-go/headgate/retry"
 )
 
-func TestParseReset(t *testing.T) {
+func TestResetsAreReadInEveryForm(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]time.Duration{
 		"1s": time.Second, "6m0s": 6 * time.Minute, "12ms": 12 * time.Millisecond, "7m12s": 432 * time.Second,
@@ -40,7 +40,7 @@ func headers(pairs ...string) http.Header {
 	return h
 }
 
-func TestLimitReportsHoldWhatTheHeadersSay(t *testing.T) {
+func TestOpenAIHeadersSayWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	sent := time.Now()
 	report := func(dimension string, remaining int64, reset time.Duration) ratelimited.LimitReport {
@@ -59,7 +59,7 @@ func TestLimitReportsHoldWhatTheHeadersSay(t *testing.T) {
 		"Azure tells no reset":        {headers("x-ratelimit-remaining-tokens", "0"), []ratelimited.LimitReport{report("tokens", 0, 0)}},
 		"a reset alone says nothing":  {headers("x-ratelimit-reset-tokens", "1s"), nil},
 		"malformed":                   {headers("x-ratelimit-remaining-tokens", "many", "x-ratelimit-remaining-requests", "-1"), nil},
-		"too large":                   {headers("x-ratelimit-remaining-tokens", "99999999999999999999"), nil},
+		"too large":                   {headers("x-ratelimit-remaining-tokens", "99999999999999999999", "x-ratelimit-remaining-requests", "9000000000000000000"), nil},
 		"a malformed reset is none":   {headers("x-ratelimit-remaining-tokens", "5", "x-ratelimit-reset-tokens", "soon"), []ratelimited.LimitReport{report("tokens", 5, 0)}},
 		"the project has less":        {headers("x-ratelimit-remaining-tokens", "500", "x-ratelimit-remaining-project-tokens", "20", "x-ratelimit-reset-project-tokens", "2s"), []ratelimited.LimitReport{report("tokens", 20, 2*time.Second)}},
 		"the project has more":        {headers("x-ratelimit-remaining-tokens", "10", "x-ratelimit-remaining-project-tokens", "20"), []ratelimited.LimitReport{report("tokens", 10, 0)}},
@@ -68,14 +68,16 @@ func TestLimitReportsHoldWhatTheHeadersSay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := limitReports(c.h, sent); !reflect.DeepEqual(got, c.want) {
+			if got := OpenAILimits(c.h, sent); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("got %+v\nwant %+v", got, c.want)
 			}
 		})
 	}
 }
 
-func FuzzHeaders(f *testing.F) {
+// Headers of foreign make give reports that a gate can use, or none, and verdicts
+// that hold together.
+func FuzzOpenAIHeaders(f *testing.F) {
 	f.Add("59", "60", "1s", "149984", "150000", "6m0s", "20", "19500", "true", "tokens per min")
 	f.Add("0", "0", "0s", "-1", "", "12ms", "inf", "1e9", "false", "requests per day")
 	f.Add("9223372036854775807", "1", "106751d", "0", "1", "9e99h", "Mon, 30 Nov 2026 12:00:02 GMT", "", "", "")
@@ -97,13 +99,13 @@ func FuzzHeaders(f *testing.F) {
 				}
 			}
 		}
-		for _, r := range limitReports(h, now) {
+		for _, r := range OpenAILimits(h, now) {
 			if r.Remaining < 0 || r.Reset < 0 || r.Dimension == "" || r.Sent != now {
 				t.Fatalf("report %+v", r)
 			}
 		}
 		for _, status := range []int{429, 503, 500, 0} {
-			v := fault{status: status, message: message, header: h}.verdict(now)
+			v := Fault{Status: status, Message: message, Header: h}.OpenAI(now)
 			if v.Hint < 0 || v.Hint != 0 && !v.HasHint || v.Class > retry.Overloaded {
 				t.Fatalf("%d: verdict %+v", status, v)
 			}
