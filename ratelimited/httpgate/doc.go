@@ -52,7 +52,8 @@
 //     admit a request, times the answers. See Config.MaxTokensReserved for others
 //     that do.
 //  2. The estimate is corrected by what was learned of calls of the same model
-//     and agent label, within the request's own limit, reserved on the customer budgets and then at the gate.
+//     and agent label, within the request's own limit, reserved on the customer
+//     budgets and then at the gate.
 //  3. It is sent, and when the headers of its answer are there, RoundTrip
 //     returns. Refused with 429, 503 or 529, it goes back into the line with its
 //     first place, as long as the gate's retry policy has it, and the client sees

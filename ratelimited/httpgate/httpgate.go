@@ -80,10 +80,10 @@ type Config struct {
 	// belongs to a provider that sets the limit aside when it admits a call and
 	// gives the rest back, as Amazon Bedrock does, behind a gateway or at its own
 	// endpoint for messages: with a smaller estimate the gate would send calls that
-	// are refused there. OpenAI's API counts the limit, too,
-	// so that requests in its format are estimated at it in any case; the profiles
-	// for OpenAI and Azure keep it (ratelimited.Dimension.KeepsLimit), a profile of
-	// one's own may need this. Neither Anthropic's own API nor Google's counts it.
+	// are refused there. OpenAI's API counts the limit, too, so that requests in its
+	// format are estimated at it in any case; the profiles for OpenAI and Azure keep
+	// it (ratelimited.Dimension.KeepsLimit), a profile of one's own may need this.
+	// Neither Anthropic's own API nor Google's counts it.
 	//
 	// A gate never lowers the output of an estimate below the part of it that is
 	// marked as thoughts, so the estimate marks all of it. Budgets hold the limit
