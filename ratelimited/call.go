@@ -483,10 +483,10 @@ func (c *modelCall[Req, Resp]) requeue(delay time.Duration) error {
 	}
 	c.lock()
 	c.phase = inLine
-	time := c.attemptOver()
+	held := c.attemptOver()
 	c.unlock()
 	g.metrics.attempt(c.party, c.class, c.outcome)
-	c.party.held(time)
+	c.party.held(held)
 	if err := c.permit().requeue(c.ctx, n, delay, &c.request); err != nil {
 		return err
 	}

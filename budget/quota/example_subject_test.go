@@ -15,9 +15,9 @@ import (
 func ExampleWithSubject() {
 	ctx := quota.WithSubject(context.Background(), quota.Subject{Tenant: "acme", User: "alice", Plan: "pro"})
 
-	subAgent, cancel := context.WithTimeout(ctx, time.Minute)
+	inner, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	s, ok := quota.SubjectFrom(subAgent)
+	s, ok := quota.SubjectFrom(inner)
 	fmt.Println(s.User, s.Plan, ok)
 	// Output: alice pro true
 }

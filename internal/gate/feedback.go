@@ -22,7 +22,6 @@ type dim struct {
 	try      tryTaker            // the same limiter, or nil
 	bucket   *budget.TokenBudget // the same limiter, or nil
 	revise   reviser             // the same limiter, or nil
-	lower    lowerer             // the same limiter, or nil
 	timeless bool                // settling what was held takes no time into account
 	window   time.Duration
 
@@ -65,7 +64,6 @@ func (d *dim) init(cfg Dim) {
 	d.bucket, d.timeless = cfg.Limiter.(*budget.TokenBudget)
 	d.try, _ = cfg.Limiter.(tryTaker)
 	d.revise, _ = cfg.Limiter.(reviser)
-	d.lower, _ = cfg.Limiter.(lowerer)
 	if !(d.headroom > 0 && d.headroom < 1) {
 		d.headroom = 1
 		return

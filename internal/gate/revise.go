@@ -114,7 +114,7 @@ func (c *Core) Emptied(now time.Time, id ID, i int) {
 func (c *Core) Lower(now time.Time, i int, left int64, reset time.Duration) {
 	c.company()
 	c.at(now)
-	if d := &c.dims[i]; d.lower != nil {
-		d.lower.Lower(now, left, reset)
+	if d, ok := c.dims[i].Limiter.(lowerer); ok {
+		d.Lower(now, left, reset)
 	}
 }

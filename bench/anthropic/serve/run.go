@@ -2,77 +2,26 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"io"
-	"net"
-	"net/http"
-	"time"
 
 	"github.com/headgate-go/headgate/bench/anthropic"
+	"github.com/headgate-go/headgate/bench/internal/serving"
 )
 
 // Exit codes.
 const (
-	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 2
+	exitOK     = serving.ExitOK
+	exitFailed = serving.ExitFailed
+	exitUsage  = serving.ExitUsage
 )
 
 // run serves until ctx ends and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parseFlags(args, stdout)
-	if errors.Is(err, flag.ErrHelp) {
-		return exitOK
-	}
 	var double *anthropic.Server
 	if err == nil {
 		double, err = anthropic.New(o.config)
 	}
-	if err != nil {
-		fmt.Fprintf(stderr, "serve: %v (run with -h for help)\n", err)
-		return exitUsage
-	}
-	listener, err := net.Listen("tcp", o.addr)
-	if err != nil {
-		fmt.Fprintf(stderr, "serve: %v\n", err)
-		return exitFailed
-	}
-	fmt.Fprintf(stdout, "A double of the Messages API of Anthropic listens on http://%s\n", listener.Addr())
-	err = serve(ctx, listener, double, o.grace)
-	if e := double.Stats().WriteTable(stdout); err == nil {
-		err = e
-	}
-	if err != nil {
-		fmt.Fprintf(stderr, "serve: %v\n", err)
-		return exitFailed
-	}
-	return exitOK
-}
-
-// serve serves until ctx ends. Calls under way then have the grace to end;
-// after it their connections break.
-func serve(ctx context.Context, listener net.Listener, double *anthropic.Server, grace time.Duration) error {
-	server := &http.Server{Handler: double, ReadHeaderTimeout: time.Minute}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-	defer cancel()
-	if server.Shutdown(patience) != nil {
-		double.Close()
-		// Handlers return now; a client that does not read is cut off.
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		if server.Shutdown(last) != nil {
-			_ = server.Close()
-		}
-	}
-	<-failed // http.ErrServerClosed
-	return nil
+	p := serving.Program{Addr: o.addr, Grace: o.grace, Title: "A double of the Messages API of Anthropic"}
+	return serving.Run(ctx, p, double, err, stdout, stderr)
 }
