@@ -24,7 +24,7 @@ const (
 type revisable struct {
 	next, prev *revisable // in the party's list; nil outside
 	id         gate.ID    // zero until the call has its place
-	life       uint32     // how often it was listed
+	life       uint32     // how often it was listed or limited: a revision under way is void then
 	raw        estimate
 	most       int64       // limit of its output; 0 is none
 	held       usage.Usage // the corrected estimate that the gate holds or will take
@@ -62,6 +62,7 @@ func (p *party) limit(r *revisable, most int64) usage.Usage {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r.most = most
+	r.life++
 	r.raw.output = min(r.raw.output, most)
 	r.held = p.estimate(r.raw.over(r.held), most)
 	return r.held

@@ -41,10 +41,10 @@ func (o *outage) opens() int64 {
 	return o.until
 }
 
-// Overloaded counts a refusal by an overloaded provider, before CutSlots does. A call that was sent
-// before the last one has nothing new to say. It returns 0 while the provider may
-// be up; then, how often it was found to be down: the shell should pause the gate
-// the longer, the more often.
+// Overloaded counts a refusal by an overloaded provider, before CutSlots does. A
+// call that was sent before the last one has nothing new to say. It returns 0
+// while the provider may be up; then, how often it was found to be down: the
+// shell should pause the gate the longer, the more often.
 func (c *Core) Overloaded(now time.Time, id ID) int {
 	k := id.running()
 	if k == nil {
