@@ -113,10 +113,12 @@ func TestMoneyIsWhatThePricesSay(t *testing.T) {
 }
 
 // Over real connections, in real time. How quickly requests follow one another is
-// then up to the machine, so only what holds on any is looked at.
+// then up to the machine, so only what holds on any is looked at: a request that was
+// held up on its way may meet the next one's and be refused, and is sent again. That
+// none is refused is asserted in virtual time.
 func TestEveryProviderOverARealConnection(t *testing.T) {
 	t.Parallel()
-	got := invoke(t.Context(), loopback, "-json", "-users", "3", "-tpm", "20000", "-rpm", "0", "-speed", "200")
+	got := invoke(t.Context(), loopback, "-json", "-users", "3", "-tpm", "20000", "-rpm", "0", "-speed", "50")
 	if got.code != exitOK {
 		t.Fatalf("exit code %d: %s", got.code, got.stderr)
 	}
@@ -125,7 +127,7 @@ func TestEveryProviderOverARealConnection(t *testing.T) {
 		t.Fatalf("%d providers, want %d", len(out.Providers), len(providers))
 	}
 	for _, p := range out.Providers {
-		if h := p.Runs[1]; h.Refused != 0 || h.ReportsOK != 3 || h.Calls != 15 {
+		if h := p.Runs[1]; h.Refused > 1 || h.ReportsOK != 3 || h.Calls != 15 {
 			t.Errorf("%s behind the gate: %+v", p.Provider, h)
 		}
 	}
