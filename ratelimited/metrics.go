@@ -215,6 +215,7 @@ type levels struct {
 
 	wait, hold, ratio              *prometheus.Desc
 	slots, inUse, waiting, running *prometheus.Desc
+	paused                         *prometheus.Desc
 	level, limit, share, closed    *prometheus.Desc
 }
 
@@ -232,6 +233,7 @@ func newLevels(m *metrics, constant prometheus.Labels) *levels {
 		inUse:   desc("slots_in_use", "Slots held by calls in flight.", "class"),
 		waiting: desc("waiting_calls", "Calls in line.", "class"),
 		running: desc("running_calls", "Calls in flight."),
+		paused:  desc("paused", "1 while no call may start because the provider is down."),
 		level:   desc("budget_level", "Units that could be taken now; negative while an overrun is repaid.", "dimension"),
 		limit:   desc("budget_limit", "Units per window as published.", "dimension"),
 		share:   desc("budget_share", "Part of the limit in force after cuts.", "dimension"),
@@ -240,7 +242,7 @@ func newLevels(m *metrics, constant prometheus.Labels) *levels {
 }
 
 func (l *levels) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{l.wait, l.hold, l.ratio, l.slots, l.inUse, l.waiting, l.running, l.level, l.limit, l.share, l.closed} {
+	for _, d := range []*prometheus.Desc{l.wait, l.hold, l.ratio, l.slots, l.inUse, l.waiting, l.running, l.paused, l.level, l.limit, l.share, l.closed} {
 		ch <- d
 	}
 }
@@ -252,6 +254,11 @@ func (l *levels) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(l.slots, float64(s.Slots))
 	gauge(l.running, float64(s.Running))
+	paused := 0.0
+	if !s.PausedUntil.IsZero() {
+		paused = 1
+	}
+	gauge(l.paused, paused)
 	for _, c := range s.Classes {
 		gauge(l.inUse, float64(c.SlotsInUse), c.Name)
 		gauge(l.waiting, float64(c.Waiting), c.Name)

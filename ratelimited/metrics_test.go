@@ -166,6 +166,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 			"waiting_calls{class=normal}":                                  0,
 			"waiting_calls{class=batch}":                                   0,
 			"running_calls{}":                                              0,
+			"paused{}":                                                     0,
 			"budget_limit{dimension=requests}":                             1000,
 			"budget_limit{dimension=input_tokens}":                         10_000,
 			"budget_closed_seconds_total{dimension=requests}":              0,

@@ -23,6 +23,23 @@ type claim struct {
 type scratch struct {
 	entries []Entry
 	limits  []*Limit
+	room    []Status // for the ledger's answer
+}
+
+// usualEntries is for how many entries there is room at first.
+const usualEntries = 6
+
+// getScratch takes room. Only what came of a ledger that keeps nothing of it may be
+// put back into e.scratch.
+func (e *Enforcer) getScratch() *scratch {
+	if s, used := e.scratch.Get().(*scratch); used {
+		return s
+	}
+	s := &scratch{entries: make([]Entry, 0, usualEntries), limits: make([]*Limit, 0, usualEntries)}
+	if e.reuse {
+		s.room = make([]Status, 0, usualEntries)
+	}
+	return s
 }
 
 type claimState uint8
@@ -175,11 +192,7 @@ func (a *asking) add(l *Limit, k *scopeKey, e Entry) {
 	}
 	c := &a.claims[i]
 	if c.entries == nil {
-		const usual = 6
-		room, used := a.e.scratch.Get().(*scratch)
-		if !used {
-			room = &scratch{make([]Entry, 0, usual), make([]*Limit, 0, usual)}
-		}
+		room := a.e.getScratch()
 		c.entries, c.limits = room.entries, room.limits
 		if a.e.reuse {
 			c.scratch = room

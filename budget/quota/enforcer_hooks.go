@@ -53,10 +53,26 @@ type Booking struct {
 	Estimated, Actual usage.Usage
 	// Held and Charged are by unit. Units that nothing counts may be 0.
 	Held, Charged Amounts
+	// Corrected is true if it was settled before, and Before is what was charged
+	// then.
+	Corrected bool
+	Before    Amounts
 	// Released is true if nothing was charged.
 	Released bool
 	// Guessed is true if no provider reported what is charged.
 	Guessed bool
+}
+
+// Reach says that what somebody has spent has reached a part of a limit, for the
+// first time in its window, for metrics. It holds nobody's id.
+type Reach struct {
+	Limit string
+	Scope Scope
+	Unit  Unit
+	// Percent is the part that was reached, one of the limit's Thresholds.
+	Percent int
+	// Plan is the subject's plan if it is known, "" otherwise.
+	Plan string
 }
 
 // Hooks are called for metrics, where something happens and in the goroutine of
@@ -64,8 +80,11 @@ type Booking struct {
 type Hooks struct {
 	// Decided is called for every check.
 	Decided func(Decision)
-	// Booked is called for each call that was settled or released, once.
+	// Booked is called for each call that was settled or released, and again for
+	// each correction of what was settled.
 	Booked func(Booking)
+	// Reached is called when somebody has reached a threshold of a limit.
+	Reached func(Reach)
 	// Outage is called when the ledger cannot be reached any more, with true, and
 	// when it can again, with false.
 	Outage func(began bool)

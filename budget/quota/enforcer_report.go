@@ -83,7 +83,7 @@ func (a *asking) report(ctx context.Context, got taken, turn, call string, tool 
 			}
 		}
 		for _, crossing := range c.result.Crossed {
-			e.publishCrossing(s, crossing, a.named(crossing.Counter))
+			a.reached(crossing)
 		}
 	}
 	for _, d := range observed {
@@ -133,6 +133,19 @@ func (a *asking) over(c *claim, i int) *Denial {
 	return d
 }
 
+// reached tells that a threshold was crossed.
+func (a *asking) reached(c Crossing) {
+	l := a.named(c.Counter)
+	if h := a.e.cfg.Hooks.Reached; h != nil {
+		r := Reach{Unit: c.Counter.Unit, Percent: c.Percent, Plan: a.who.plan}
+		if l != nil {
+			r.Limit, r.Scope = l.Name, l.Scope
+		}
+		h(r)
+	}
+	a.e.publishCrossing(a.who.subject, c, l)
+}
+
 // named finds the limit of a counter.
 func (a *asking) named(c Counter) *Limit {
 	for i := range a.who.limits {
@@ -153,7 +166,7 @@ func (a *asking) named(c Counter) *Limit {
 
 // crossings tells of what a settlement has crossed.
 func (m *metered) crossings() func(Settled) {
-	if m.e.cfg.Bus == nil {
+	if m.e.cfg.Bus == nil && m.e.cfg.Hooks.Reached == nil {
 		return nil
 	}
 	return func(s Settled) {
@@ -162,7 +175,7 @@ func (m *metered) crossings() func(Settled) {
 		}
 		a := m.e.asking(&m.who, MidTurn, "", m.holds.now)
 		for _, crossing := range s.Crossed {
-			m.e.publishCrossing(m.who.subject, crossing, a.named(crossing.Counter))
+			a.reached(crossing)
 		}
 	}
 }
@@ -177,6 +190,18 @@ func (m *metered) booked(u usage.Usage, n Amounts, released bool) {
 		})
 	}
 	m.publishSettled(u, n, released, guessed)
+}
+
+// corrected tells that the reservation was settled to something else before.
+func (m *metered) corrected(u usage.Usage, n Amounts, told usage.Usage, before Amounts) {
+	if h := m.e.cfg.Hooks.Booked; h != nil {
+		h(Booking{
+			Model: m.call.Model, Agent: m.call.Agent, Tool: m.tool != nil, Plan: m.who.plan,
+			Estimated: m.call.Usage, Actual: u, Held: m.held, Charged: n,
+			Corrected: true, Before: before, Guessed: u.Has(usage.Estimated),
+		})
+	}
+	m.publishCorrected(u, n, told, before)
 }
 
 // queued tells how many operations wait for the ledger.

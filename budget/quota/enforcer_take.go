@@ -21,6 +21,9 @@ func (a *asking) take(ctx context.Context, note Note) (taken, *Denial, error) {
 	for i := range a.claims {
 		c := &a.claims[i]
 		r := Reserve{ID: c.id, Tree: c.tree, Entries: c.entries, TTL: a.e.cfg.TTL, Exclusive: c.exclusive, Note: note}
+		if c.scratch != nil {
+			r.Room = c.scratch.room
+		}
 		res, err := a.e.reserve(ctx, r)
 		if err != nil {
 			if !a.e.local { // it may have been done all the same
@@ -200,6 +203,11 @@ func (a *asking) keep() []claim {
 		if s := c.scratch; s != nil {
 			clear(c.entries)
 			clear(c.limits)
+			if res := c.result.Status; cap(res) > cap(s.room) {
+				s.room = res
+			}
+			clear(s.room[:cap(s.room)])
+			s.room = s.room[:0]
 			s.entries, s.limits = c.entries[:0], c.limits[:0]
 			a.e.scratch.Put(s)
 		}

@@ -98,6 +98,11 @@ func (l *later) make(ctx context.Context, op *operation) error {
 	var result Settled
 	var err error
 	if l.e.local { // it neither waits nor looks into ctx for anything but its end
+		if l.e.reuse && op.do == settleClaim {
+			room := l.e.getScratch()
+			op.settle.Room = room.room
+			defer func() { op.settle.Room = nil; l.e.scratch.Put(room) }()
+		}
 		result, err = l.tell(context.Background(), op)
 	} else {
 		err = l.e.ask(ctx, func(ctx context.Context) (err error) {

@@ -397,7 +397,7 @@ func (m *metered) book(ctx context.Context, u usage.Usage, n Amounts, seq int64)
 		m.drop()
 		m.booked(u, n, false)
 	} else {
-		m.publishCorrected(u, n, before, charged)
+		m.corrected(u, n, before, charged)
 	}
 	return err
 }

@@ -215,7 +215,14 @@ func TestEachEndOfACallIsChargedOnce(t *testing.T) {
 					}
 				}
 				w.stands(as("ann"), "day", quota.Tokens, c.charged, 0)
-				if len(w.bookings) != 1 || w.bookings[0].Guessed != c.guessed || w.bookings[0].Released != (len(c.ends) > 0 && w.bookings[0].Charged == quota.Amounts{}) {
+				was := quota.Amounts{}
+				for i, b := range w.bookings {
+					if b.Corrected != (i > 0) || b.Before != was {
+						t.Errorf("booking %d: %+v", i, b)
+					}
+					was = b.Charged
+				}
+				if len(w.bookings) == 0 || was[quota.Tokens] != c.charged || w.bookings[0].Guessed != c.guessed || w.bookings[0].Released != (len(c.ends) > 0 && w.bookings[0].Charged == quota.Amounts{}) {
 					t.Errorf("told of %+v", w.bookings)
 				}
 			})

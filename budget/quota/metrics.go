@@ -3,6 +3,7 @@ package quota
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -51,6 +52,7 @@ type MetricsConfig struct {
 //	headgate_quota_charged_tokens_total{model,tool,basis}       basis is reported or estimated
 //	headgate_quota_charged_credits_total{model,tool}
 //	headgate_quota_charged_dollars_total{model,tool}
+//	headgate_quota_thresholds_total{limit,scope,unit,percent}   subjects that have reached a part of a limit, once a window
 //	headgate_quota_estimate_ratio{model}                        reported ÷ estimated tokens
 //	headgate_quota_outage                                       1 while the ledger cannot be reached
 //	headgate_quota_outages_total
@@ -67,7 +69,7 @@ type MetricsConfig struct {
 //
 // How many series there are does not depend on how many subjects there are: no label
 // is anybody's id, or the text of an error. Reasons, stages, outcomes, scopes and
-// units are fixed sets; models, tools, limits and plans have at most
+// units are fixed sets; models, tools, limits, percents and plans have at most
 // [MaxMetricLabels] values each and then "other". "none" is what has no such thing,
 // or a plan that is not known. An observed denial counts as a decision of its own for
 // every limit that would have denied; the check itself is not counted again.
@@ -77,9 +79,9 @@ type Metrics struct {
 	cfg    MetricsConfig
 	models map[string]bool // nil for the first ones
 
-	names struct{ model, tool, limit, plan, scope labelSet }
+	names struct{ model, tool, limit, plan, scope, percent labelSet }
 
-	decisions, denials, calls          *prometheus.CounterVec
+	decisions, denials, calls, reached *prometheus.CounterVec
 	tokens, credits, dollars, failOpen *prometheus.CounterVec
 	waits, ratios                      *prometheus.HistogramVec
 	outages, lapsed, lost              prometheus.Counter
@@ -100,7 +102,7 @@ var ratioBuckets = []float64{.1, .25, .5, .7, .8, .9, 1, 1.1, 1.25, 1.5, 2, 4, 1
 
 // ownLabels are the labels of the metrics themselves.
 var ownLabels = []string{
-	"stage", "outcome", "scope", "plan", "reason", "limit", "unit", "mode", "kind", "model", "tool", "basis", "state", "result", "le",
+	"stage", "outcome", "scope", "plan", "reason", "limit", "unit", "mode", "kind", "model", "tool", "basis", "percent", "state", "result", "le",
 }
 
 // NewMetrics makes metrics. The error names the field that is wrong.
@@ -155,6 +157,7 @@ func NewMetrics(cfg MetricsConfig) (*Metrics, error) {
 	m.tokens = counters("charged_tokens_total", "Tokens charged; basis tells who counted them.", "model", "tool", "basis")
 	m.credits = counters("charged_credits_total", "Credits charged, where credits are limited.", "model", "tool")
 	m.dollars = counters("charged_dollars_total", "Money charged in US dollars, where money is limited.", "model", "tool")
+	m.reached = counters("thresholds_total", "Subjects that have reached a part of a limit, once for each of its windows.", "limit", "scope", "unit", "percent")
 	m.ratios = histogram("estimate_ratio", "Reported tokens divided by estimated ones; above 1 the estimate was too low.", ratioBuckets, "model")
 	m.failOpen = counters("fail_open_total", "Checks that passed without the ledger, which could not be reached.", "stage")
 	m.outages = counter("outages_total", "How often the ledger could not be reached any more.")
@@ -184,6 +187,7 @@ func (m *Metrics) Hooks() Hooks {
 	return Hooks{
 		Decided: m.decided,
 		Booked:  m.booked,
+		Reached: m.thresholds,
 		Outage:  m.outage,
 		Lapsed:  func(n int) { m.lapsed.Add(float64(max(n, 0))) },
 		Queued:  func(n int) { m.late.Store(int64(n)) },
@@ -270,18 +274,20 @@ func (m *Metrics) booked(b Booking) {
 		found, _ = m.byBooking.LoadOrStore(k, m.newBooking(k))
 	}
 	s := found.(*bookingSeries)
-	s.calls.Inc()
+	if !b.Corrected {
+		s.calls.Inc()
+	}
 	if b.Released {
 		return
 	}
-	s.tokens.Add(positive(b.Charged[Tokens]))
-	if n := positive(b.Charged[Credits]); n > 0 {
+	s.tokens.Add(positive(b.Charged[Tokens] - b.Before[Tokens]))
+	if n := positive(b.Charged[Credits] - b.Before[Credits]); n > 0 {
 		seldom(&s.credits, m.credits, k).Add(n)
 	}
-	if n := positive(b.Charged[Money]); n > 0 {
+	if n := positive(b.Charged[Money] - b.Before[Money]); n > 0 {
 		seldom(&s.dollars, m.dollars, k).Add(n / 1e6)
 	}
-	if s.ratio != nil {
+	if s.ratio != nil && !b.Corrected {
 		if estimate := b.Estimated.Clamp().Total(); estimate > 0 {
 			s.ratio.Observe(float64(b.Actual.Total()) / float64(estimate))
 		}
@@ -312,6 +318,12 @@ func seldom(at *atomic.Pointer[prometheus.Counter], of *prometheus.CounterVec, k
 		at.Store(c)
 	}
 	return *c
+}
+
+func (m *Metrics) thresholds(r Reach) {
+	m.reached.WithLabelValues(
+		m.names.limit.of(r.Limit), m.names.scope.of(string(r.Scope)), r.Unit.String(), m.names.percent.of(strconv.Itoa(r.Percent)),
+	).Inc()
 }
 
 func (m *Metrics) outage(began bool) {

@@ -158,7 +158,7 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, reg := newMetrics(t, quota.MetricsConfig{ConstLabels: prometheus.Labels{"app": "x"}})
 		w := newWorld(t, quota.LimitsConfig{Limits: []quota.Limit{
-			{Name: "daily", Scope: quota.User, Window: quota.Day, Max: quota.Max{quota.Tokens: 1000, quota.Money: 1e9}},
+			{Name: "daily", Scope: quota.User, Window: quota.Day, Max: quota.Max{quota.Tokens: 1000, quota.Money: 1e9}, Thresholds: []int{50, 80}},
 			{Name: "rate", Scope: quota.User, Window: quota.Rolling(time.Minute), Max: quota.Max{quota.Tokens: 600}, MaxWait: wait(30 * time.Second)},
 		}}, func(c *quota.Config) { c.Hooks = m.Hooks() })
 		turn := w.admit(as("alice"))
@@ -167,7 +167,12 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 		r := w.reserve(ctx, usage.Usage{Output: 600, Flags: usage.Estimated})
 		w.settle(r, usage.Usage{Output: 600})
 		r = w.reserve(ctx, usage.Usage{Input: 100, Output: 100, Flags: usage.Estimated}) // waits 20 s
-		w.settle(r, usage.Usage{Input: 100, Output: 50})
+		w.settle(r, usage.Usage{Input: 100, Output: 40})
+		for _, output := range []int64{50, 30} { // corrections
+			if err := r.(budget.Adjuster).Adjust(ctx, usage.Usage{Input: 100, Output: output}); err != nil {
+				t.Fatal(err)
+			}
+		}
 		w.denied(ctx, tokens(500)) // 250 are left
 		if err := w.reserve(ctx, tokens(10)).Release(ctx); err != nil {
 			t.Fatal(err)
@@ -185,16 +190,17 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 			"decisions_total{app=x,outcome=waited,plan=none,scope=user,stage=mid_turn}":                 1,
 			"decisions_total{app=x,outcome=denied,plan=none,scope=user,stage=mid_turn}":                 1,
 			"denials_total{app=x,limit=daily,mode=enforce,reason=exhausted,stage=mid_turn,unit=tokens}": 1,
-			"wait_seconds{app=x,plan=none}":                                  4,
-			"calls_total{app=x,kind=call,outcome=charged}":                   2,
-			"calls_total{app=x,kind=call,outcome=released}":                  1,
-			"calls_total{app=x,kind=tool,outcome=charged}":                   1,
-			"charged_tokens_total{app=x,basis=reported,model=m-1,tool=none}": 750,
-			"charged_dollars_total{app=x,model=m-1,tool=none}":               (600*4 + 100 + 50*4) / 1e6,
-			"charged_dollars_total{app=x,model=none,tool=search}":            2,
-			"estimate_ratio{app=x,model=m-1}":                                2,
-			"outage{app=x}":                                                  0,
-			"fail_open_total{app=x,stage=admission}":                         0,
+			"wait_seconds{app=x,plan=none}":                                         4,
+			"calls_total{app=x,kind=call,outcome=charged}":                          2,
+			"calls_total{app=x,kind=call,outcome=released}":                         1,
+			"calls_total{app=x,kind=tool,outcome=charged}":                          1,
+			"charged_tokens_total{app=x,basis=reported,model=m-1,tool=none}":        750,
+			"charged_dollars_total{app=x,model=m-1,tool=none}":                      (600*4 + 100 + 50*4) / 1e6,
+			"charged_dollars_total{app=x,model=none,tool=search}":                   2,
+			"estimate_ratio{app=x,model=m-1}":                                       2,
+			"thresholds_total{app=x,limit=daily,percent=50,scope=user,unit=tokens}": 1,
+			"outage{app=x}":                          0,
+			"fail_open_total{app=x,stage=admission}": 0,
 		})
 	})
 }

@@ -33,7 +33,9 @@ func TestMatchersNameValuesThatThereAre(t *testing.T) {
 	of("headgate_quota_decisions_total", "scope", string(quota.Team), string(quota.Tenant), string(quota.Global))
 	of("headgate_quota_denials_total", "reason", string(quota.ReasonTurnCalls), string(quota.ReasonTurnCost), string(quota.ReasonUnpriced))
 	of("headgate_quota_denials_total", "mode", quota.Enforce.String())
-	of("headgate_quota_events_total", "result", "dropped") // TestPrometheusScrapesTheExampleAndAlerts has it
+	of("headgate_quota_thresholds_total", "scope", string(quota.Team), string(quota.Tenant), string(quota.Global))
+	of("headgate_quota_thresholds_total", "percent", "100") // a default
+	of("headgate_quota_events_total", "result", "dropped")  // TestPrometheusScrapesTheExampleAndAlerts has it
 
 	checked := 0
 	matched := regexp.MustCompile(`(\w+)\s*(?:=~|!=|=)\s*"([^"]*)"`)
