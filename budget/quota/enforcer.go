@@ -35,7 +35,9 @@ import (
 // call whose limits are all Open passes if a local bucket lets it, one per counter,
 // that refills as the limit does; of a calendar limit it holds a tenth, and turns
 // under way at a time are not limited. What such a call used is booked when the
-// ledger is back, in the window of that time.
+// ledger is back, in the window of that time. An operation waits for the ledger no
+// longer than [Config].LedgerTimeout, and after five in a row have failed others do
+// not wait at all: one at a time tries, with pauses of 1 to 8 seconds.
 //
 // The times of turns and holds, and what still has to be told to the ledger, are
 // looked after by one timer, which [Enforcer.Close] ends. An Enforcer is safe for
@@ -51,6 +53,7 @@ type Enforcer struct {
 	reuse   bool      // the ledger keeps no entries
 	keeper  keeper
 	outage  outage
+	breaker breaker
 	later   later
 }
 
@@ -90,9 +93,44 @@ func (e *Enforcer) Reload(l *Limits) error {
 func (e *Enforcer) Hierarchy() *Hierarchy { return e.cfg.Hierarchy }
 
 // Healthy returns nil if the ledger can do its work now. It waits no longer than
-// an operation may take.
+// an operation may take, and asks even where other operations do not any more.
+//
+// It is no answer to whether the program should get requests: where limits are open
+// it serves without the ledger, too; see [Enforcer.Ready].
 func (e *Enforcer) Healthy(ctx context.Context) error {
-	return e.ask(ctx, e.cfg.Ledger.Healthy)
+	return e.within(ctx, e.cfg.Ledger.Healthy)
+}
+
+// Ready returns nil if somebody may be served: the enforcer is not closed, and the
+// ledger can do its work or no limit that is for everybody needs it, because its
+// [FailurePolicy] lets calls pass without it. It is for the readiness probe of a
+// server, which must not take all replicas out of service when their store fails
+// and the limits say that they go on. Limits of plans and of subjects are not
+// looked at, nor what a [LimitResolver] of another kind would say: with one, it is
+// [Enforcer.Healthy].
+func (e *Enforcer) Ready(ctx context.Context) error {
+	if e.closed.Load() {
+		return errors.New("quota: the enforcer is closed")
+	}
+	err := e.Healthy(ctx)
+	if err == nil {
+		return nil
+	}
+	if fixed, ok := (*e.limits.Load()).(*Limits); !ok || e.needsLedger(fixed.For(Subject{})) {
+		return err
+	}
+	return nil
+}
+
+// needsLedger reports whether one of the limits denies while the ledger cannot be
+// reached.
+func (e *Enforcer) needsLedger(limits []Limit) bool {
+	for i := range limits {
+		if l := &limits[i]; l.closed(e.mode(l) == Observe) {
+			return true
+		}
+	}
+	return false
 }
 
 // Close ends the enforcer: nothing more is admitted and no more calls are let
@@ -108,8 +146,24 @@ func (e *Enforcer) Close(ctx context.Context) error {
 	return nil
 }
 
-// ask does an operation of the ledger within its time.
+// ask does an operation of the ledger within its time, or not at all where many have
+// failed.
 func (e *Enforcer) ask(ctx context.Context, do func(context.Context) error) error {
+	if e.local {
+		return do(ctx)
+	}
+	a := e.breaker.ask()
+	if !a.ok {
+		return errNotAsked
+	}
+	err := fmt.Errorf("%w: it panicked", ErrUnavailable)
+	defer func() { e.breaker.ended(ctx, a, err) }()
+	err = e.within(ctx, do)
+	return err
+}
+
+// within does an operation of the ledger within its time.
+func (e *Enforcer) within(ctx context.Context, do func(context.Context) error) error {
 	if e.local {
 		return do(ctx)
 	}

@@ -49,7 +49,7 @@ func (e *Enforcer) Status(ctx context.Context, s Subject) ([]LimitStatus, error)
 	for i := range a.claims {
 		c := &a.claims[i]
 		var all []Status
-		err := e.ask(ctx, func(ctx context.Context) (err error) {
+		err := e.within(ctx, func(ctx context.Context) (err error) {
 			all, err = e.cfg.Ledger.Status(ctx, c.tree, c.entries...)
 			return err
 		})
@@ -97,7 +97,7 @@ func (e *Enforcer) Erase(ctx context.Context, s Subject, scope Scope) error {
 	if !ok {
 		return fmt.Errorf("quota: Erase: the subject has no id of scope %q", clipText(string(scope)))
 	}
-	err := e.ask(ctx, func(ctx context.Context) error {
+	err := e.within(ctx, func(ctx context.Context) error {
 		return e.cfg.Ledger.Erase(ctx, e.cfg.Hierarchy.TreeOf(s, scope), key)
 	})
 	e.outage.note(ctx, err)
@@ -116,7 +116,7 @@ func (e *Enforcer) change(ctx context.Context, what string, s Subject, which fun
 	for i := range a.claims {
 		c := &a.claims[i]
 		for j := range c.entries {
-			err := e.ask(ctx, func(ctx context.Context) error {
+			err := e.within(ctx, func(ctx context.Context) error {
 				st, err := do(ctx, c.tree, c.entries[j])
 				byCounter[c.entries[j].Counter] = st
 				return err

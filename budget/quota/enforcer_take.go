@@ -2,6 +2,7 @@ package quota
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -26,7 +27,7 @@ func (a *asking) take(ctx context.Context, note Note) (taken, *Denial, error) {
 		}
 		res, err := a.e.reserve(ctx, r)
 		if err != nil {
-			if !a.e.local { // it may have been done all the same
+			if !a.e.local && !errors.Is(err, errNotAsked) { // it may have been done all the same
 				_ = a.e.later.add(ctx, operation{do: releaseClaim, tree: c.tree, id: c.id, doubtful: true})
 			}
 			if ctx.Err() != nil {
@@ -83,16 +84,15 @@ func (e *Enforcer) release(ctx context.Context, tree, id string) {
 	_ = e.later.do(ctx, operation{do: releaseClaim, tree: tree, id: id}) // it lapses by itself
 }
 
+// closed reports whether the limit denies what the ledger could not be asked about.
+func (l *Limit) closed(observed bool) bool {
+	return l.Failure == Closed || l.Failure == Auto && !observed
+}
+
 // without decides about a claim when the ledger could not: nil lets it pass.
 func (a *asking) without(c *claim, err error) *Denial {
 	for i, l := range c.limits {
-		policy := l.Failure
-		if policy == Auto {
-			if policy = Closed; c.entries[i].Observe {
-				policy = Open
-			}
-		}
-		if policy == Closed {
+		if l.closed(c.entries[i].Observe) {
 			return &Denial{
 				Reason: ReasonUnavailable, Stage: a.stage, Limit: l.Name, Scope: l.Scope,
 				RetryAfter: busyRetry, Err: err,

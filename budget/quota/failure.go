@@ -58,7 +58,9 @@ func (o *outage) note(ctx context.Context, err error) {
 		if changed {
 			o.down, o.began, o.count = true, now, 0
 		}
-		o.failed = now
+		if !errors.Is(err, errNotAsked) {
+			o.failed = now
+		}
 		o.count++
 	case o.down && now.Sub(o.failed) >= quiet:
 		changed, o.down, o.buckets = true, false, nil

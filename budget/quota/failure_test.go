@@ -25,6 +25,7 @@ type store struct {
 	// mu guards all that follows.
 	broken func(op, tree string) error // nil is in order
 	slow   time.Duration               // how long each operation takes; it ends with its context
+	sick   bool                        // and it says so when it is asked
 	lose   bool                        // operations are done, but their replies are lost
 	calls  map[string]int
 	told   []quota.Settle // that were tried
@@ -108,6 +109,15 @@ func (s *store) Renew(ctx context.Context, tree string, ttl time.Duration, ids .
 		return nil, err
 	}
 	return s.Ledger.Renew(ctx, tree, ttl, ids...)
+}
+
+func (s *store) Healthy(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sick {
+		return errStoreDown
+	}
+	return nil
 }
 
 // over puts an enforcer over the store, and its log into a buffer.
