@@ -162,7 +162,9 @@ func (s *Sink) Append(r Record) error {
 		s.stats.Lost++
 		return ErrClosed
 	}
-	if at := startOf(r.At); at.After(s.day) {
+	// A clock that was ahead for a moment must not put all that follows into a file of a
+	// day that is still to come, where nobody looks for it.
+	if at := startOf(r.At); at.After(s.day) || at.Before(s.day.Add(-day)) {
 		_ = s.flush() // what still waits then is written with what is new
 		s.abandon()
 		s.day = at

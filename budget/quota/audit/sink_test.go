@@ -113,8 +113,8 @@ func TestEveryEventIsReadBackAsItWas(t *testing.T) {
 			ResetsAt: span.End, RetryAfter: 1500 * time.Millisecond, Observed: true, Err: errors.New("dial tcp: secret"),
 		}},
 		quota.Overage{Occasion: about, Limit: "soft", Scope: quota.Team, Unit: quota.Money, Max: 1, Used: 2, Requested: 3, ResetsAt: span.End},
-		quota.OutageBegan{Occasion: quota.Occasion{At: noon}},
-		quota.OutageEnded{Occasion: quota.Occasion{At: noon}, Lasted: 3 * time.Second, Failed: 4},
+		quota.OutageBegan{Occasion: quota.Occasion{At: about.At}},
+		quota.OutageEnded{Occasion: quota.Occasion{At: about.At}, Lasted: 3 * time.Second, Failed: 4},
 	}
 	want := []audit.Record{
 		{
@@ -142,9 +142,9 @@ func TestEveryEventIsReadBackAsItWas(t *testing.T) {
 	}
 	for i, e := range events {
 		bus.Publish(e)
-		want[i].V, want[i].Kind, want[i].At = audit.Version, e.Kind(), noon
+		want[i].V, want[i].Kind, want[i].At = audit.Version, e.Kind(), about.At.Round(0).UTC()
 		if i < 4 {
-			want[i].At, want[i].Subject, want[i].Turn, want[i].Call = about.At.Round(0).UTC(), about.Subject, "t", "c"
+			want[i].Subject, want[i].Turn, want[i].Call = about.Subject, "t", "c"
 		}
 	}
 	if err := errors.Join(bus.Close(t.Context()), sink.Close()); err != nil {
@@ -279,6 +279,26 @@ func TestReadKeepsToTheTimesThatWereAskedFor(t *testing.T) {
 		if !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("no directory: %v", err)
 		}
+	}
+}
+
+func TestAClockThatWasAheadHidesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, audit.Config{Dir: dir})
+	write(t, s, at(0, "a"), at(10*24*time.Hour, "ahead"), at(time.Minute, "b"), at(2*time.Minute, "c"))
+	var got []audit.Record
+	for r, err := range audit.Read(dir, noon.Add(-time.Hour), noon.Add(time.Hour)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, r)
+	}
+	if ids(got) != "a b c" {
+		t.Errorf("of the day there is %q, want a b c", ids(got))
+	}
+	if n, err := audit.Expire(dir, noon.Add(48*time.Hour)); n != 2 || err != nil {
+		t.Errorf("%d files of the day have expired, want 2: %v", n, err)
 	}
 }
 
