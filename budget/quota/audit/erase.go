@@ -81,7 +81,7 @@ func forget(s *quota.Subject, scope quota.Scope) {
 // Erase forgets a subject in all that was written so far, and returns how many records
 // were changed or removed. Each file is rewritten as a whole and replaced in one step,
 // so that a crash leaves it as it was or as it should be; erasing again does what is
-// missing. Lines that are no records cannot be told to be about somebody else, and are
+// missing, and [Open] and [Expire] remove what was half written. Lines that are no records cannot be told to be about somebody else, and are
 // removed, too. What is still in the queue of a bus is not written yet: call
 // [quota.Bus.Flush] before, and stop serving the subject.
 //
@@ -132,8 +132,7 @@ func (e *Erasure) rewrite(path, key string) (erased int64, err error) {
 	if err != nil || erased == 0 {
 		return 0, err
 	}
-	// The name is none of an audit, so that nobody reads it before it is complete.
-	to, err := os.OpenFile(path+".erasing", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	to, err := os.OpenFile(path+halfSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return 0, err
 	}

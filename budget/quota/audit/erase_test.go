@@ -156,6 +156,31 @@ func TestErasingRemovesWhatNobodyCanRead(t *testing.T) {
 	}
 }
 
+func TestWhatACrashLeavesOfAnErasureDoesNotStay(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	half := func() {
+		t.Helper()
+		for _, name := range []string{"audit-20261001-000001.jsonl.erasing", "audit-20261123-000001.jsonl.erasing", "mine.erasing"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte("half a li"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	half()
+	if n, err := audit.Expire(dir, noon); n != 0 || err != nil {
+		t.Errorf("%d files have expired: %v", n, err)
+	}
+	if got := strings.Join(files(t, dir), " "); got != "audit-20261123-000001.jsonl.erasing mine.erasing" {
+		t.Errorf("%s is left of what has expired", got)
+	}
+	half()
+	open(t, audit.Config{Dir: dir})
+	if got := strings.Join(files(t, dir), " "); got != "mine.erasing" {
+		t.Errorf("%s is left after the sink was opened", got)
+	}
+}
+
 func TestErasureNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

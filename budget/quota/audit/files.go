@@ -28,6 +28,9 @@ const (
 	filePrefix = "audit-"
 	fileSuffix = ".jsonl"
 	fileDay    = "20060102"
+	// halfSuffix stands behind the name of a file that is being rewritten. Such a name
+	// is none of an audit, so that nobody reads the file before it is complete.
+	halfSuffix = ".erasing"
 )
 
 func fileName(day time.Time, n int) string {
@@ -51,6 +54,27 @@ func fileOf(dir, name string) (f file, ok bool) {
 		return file{}, false
 	}
 	return file{filepath.Join(dir, name), at, n}, true
+}
+
+// removeHalf removes what erasures that were broken off by a crash have left behind, of
+// days that have ended before an instant; the zero time is all of it. It names people.
+func removeHalf(dir string, before time.Time) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		name, half := strings.CutSuffix(e.Name(), halfSuffix)
+		f, ok := fileOf(dir, name)
+		if !half || !ok || !before.IsZero() && f.day.Add(day).After(before) {
+			continue
+		}
+		if err := os.Remove(f.path + halfSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("audit: %w", err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // list are the files of an audit in the order in which they were begun.
@@ -118,7 +142,7 @@ func Expire(dir string, before time.Time) (removed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	var errs []error
+	errs := []error{removeHalf(dir, before)}
 	for _, f := range all {
 		if f.day.Add(day).After(before) {
 			continue

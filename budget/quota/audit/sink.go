@@ -139,7 +139,7 @@ func Open(cfg Config) (*Sink, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("audit: Config.Dir: %w", err)
 	}
-	if _, err := list(cfg.Dir); err != nil {
+	if err := removeHalf(cfg.Dir, time.Time{}); err != nil {
 		return nil, fmt.Errorf("audit: Config.Dir: %w", err)
 	}
 	return &Sink{cfg: cfg}, nil
