@@ -123,7 +123,7 @@ func usageOf(flags *flag.FlagSet) func(*query) error {
 	scope := flags.String("scope", "user", "`scope` of the counter")
 	flags.Func("subject", "`ids`, such as tenant=acme,user=alice", subjectVar(&ask.Subject))
 	flags.Func("unit", "`unit`: calls, tokens, credits or money in micro-dollars (default tokens)", unitVar(&ask.Unit))
-	flags.Func("window", "`window` of the limit, as the configuration has it (default day)", windowVar(&ask.Window))
+	flags.Func("window", "`window` of the limit, with its zone, such as day@Europe/Berlin (default day, which is in UTC)", windowVar(&ask.Window))
 	flags.Func("at", "an `instant` in the window, such as 2026-11-23 or 2026-11-23T15:04:05Z (default: all of them)", instantVar(&ask.At))
 	flags.BoolVar(&ask.Denials, "denials", true, "show denials, too")
 	return func(q *query) error {

@@ -18,7 +18,8 @@ type Question struct {
 	// Unit is what is counted.
 	Unit quota.Unit
 	// Window is the window of the limit, and At an instant in it. The zero At, or a
-	// rolling window, has all that was read.
+	// rolling window, has all that was read. A window in the tenant's zone must be in
+	// the zone that this tenant has, as counters are; see [quota.Window.Resolve].
 	Window quota.Window
 	At     time.Time
 	// Denials has denials told, too: those of the same subject, unit and window.
@@ -56,6 +57,10 @@ func Uses(records iter.Seq2[Record, error], q Question) iter.Seq2[Use, error] {
 		}
 		if err := q.Window.Validate(); err != nil {
 			yield(Use{}, fmt.Errorf("audit: Question.Window: %w", err))
+			return
+		}
+		if q.Window.IsTenantZone() { // no counter has it, so that nothing would be found
+			yield(Use{}, fmt.Errorf("audit: Question.Window is %s, must name the tenant's zone", q.Window.ID()))
 			return
 		}
 		asked := asked{q: &q, key: key, window: q.Window.ID(), unit: q.Unit.String()}

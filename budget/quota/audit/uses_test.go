@@ -148,6 +148,7 @@ func TestAQuestionThatCannotBeAnsweredSaysWhy(t *testing.T) {
 		{audit.Question{Scope: quota.User, Subject: alice, Unit: quota.Turns, Window: quota.Day}, "Question.Unit is turns"},
 		{audit.Question{Scope: quota.User, Subject: alice, Unit: 99, Window: quota.Day}, "Question.Unit is unit(99)"},
 		{audit.Question{Scope: quota.User, Subject: alice, Unit: quota.Tokens}, "Question.Window"},
+		{audit.Question{Scope: quota.User, Subject: alice, Unit: quota.Tokens, Window: quota.Day.InTenantZone()}, "Question.Window is day@tenant, must name the tenant's zone"},
 	} {
 		n := 0
 		for _, err := range audit.Uses(all(at(0, "a")), c.q) {
