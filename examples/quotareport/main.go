@@ -67,7 +67,7 @@ func run(args []string, stdout, stderr io.Writer, now time.Time) int {
 	flags.SetOutput(stderr)
 	q := &query{out: stdout, err: stderr}
 	flags.StringVar(&q.dir, "dir", "", "`directory` of the audit")
-	flags.Func("from", "first `day` that counts, such as 2026-11-23 (default: a week ago)", dayVar(&q.from))
+	flags.Func("from", "first `day` that counts, such as 2026-11-23 (default: the day a week ago)", dayVar(&q.from))
 	flags.Func("to", "`day` before which it ends (default: now)", dayVar(&q.to))
 	do := commands[args[0]](flags)
 	if err := flags.Parse(args[1:]); err != nil {
@@ -93,7 +93,7 @@ func run(args []string, stdout, stderr io.Writer, now time.Time) int {
 		q.to = now
 	}
 	if q.from.IsZero() {
-		q.from = q.to.AddDate(0, 0, -7)
+		q.from = q.to.AddDate(0, 0, -7).UTC().Truncate(24 * time.Hour) // bills have whole days
 	}
 	err := do(q)
 	if q.bad > 0 {

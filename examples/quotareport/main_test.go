@@ -91,6 +91,21 @@ func TestReports(t *testing.T) {
 	}
 }
 
+// A bill has whole days, so the first one must not begin in its middle.
+func TestAReportThatIsNotToldWhenToBeginBeginsWithADay(t *testing.T) {
+	t.Parallel()
+	bill := filepath.Join(t.TempDir(), "bill.csv")
+	text := "date,model,input_tokens,output_tokens,cost\n2026-11-23,gpt-5-2025-08-07,2400,600,0.0015\n"
+	if err := os.WriteFile(bill, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs strings.Builder
+	code := run([]string{"reconcile", "-dir", sample(t), "-export", bill}, &out, &errs, noon.AddDate(0, 0, 7).Add(90*time.Second))
+	if code != exitOK || !strings.Contains(out.String(), "0 of 1 rows are apart") {
+		t.Errorf("the exit code is %d\n%s%s", code, &out, &errs)
+	}
+}
+
 func TestACommandLineThatMakesNoSenseIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
