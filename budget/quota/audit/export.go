@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Columns says what the columns of a provider's export are called. Case and spaces
@@ -44,10 +45,11 @@ const maxField = 4096
 // a report that passes over rows is worse than none.
 func ReadExport(r io.Reader, c Columns) (map[Day]Sum, error) {
 	rows := csv.NewReader(skipMark(r))
-	rows.ReuseRecord, rows.TrimLeadingSpace = true, true
 	if c.Comma != 0 {
 		rows.Comma = c.Comma
 	}
+	// Where spaces or tabs separate, the one behind an empty field is no padding.
+	rows.ReuseRecord, rows.TrimLeadingSpace = true, !unicode.IsSpace(rows.Comma)
 	header, err := rows.Read()
 	if err != nil {
 		return nil, fmt.Errorf("audit: the export has no header: %w", err)

@@ -209,6 +209,20 @@ func TestDaysBeginWhereTheProviderSays(t *testing.T) {
 	}
 }
 
+func TestAnEmptyFieldIsZeroWhateverSeparates(t *testing.T) {
+	t.Parallel()
+	want := map[audit.Day]audit.Sum{{Date: "2026-11-23", Model: "m"}: {Calls: -1, Output: 5}}
+	for _, comma := range []rune{',', ';', '\t', '|'} {
+		text := strings.ReplaceAll("day|model|in|out|usd\n2026-11-23|m||5|\n", "|", string(comma))
+		got, err := audit.ReadExport(strings.NewReader(text), audit.Columns{
+			Date: "day", Model: "model", Input: []string{"in"}, Output: []string{"out"}, Cost: []string{"usd"}, Comma: comma,
+		})
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%q: got %+v, want %+v: %v", comma, got, want, err)
+		}
+	}
+}
+
 func TestAnExportThatCannotBeReadSaysWhere(t *testing.T) {
 	t.Parallel()
 	const header = "day,model,cached,uncached,output,cost_usd\n"
