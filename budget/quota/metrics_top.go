@@ -101,7 +101,9 @@ func NewTopUsers(cfg TopConfig) (*TopUsers, error) {
 	return &TopUsers{cfg: cfg, counters: map[string]*topCounter{}}, nil
 }
 
-// Listen is the [Listener]. It takes notice of settled calls only.
+// Listen is the [Listener]. It takes notice of settled calls only. Of a correction it
+// counts what the call has used more; what it has used less stays counted, as a sketch
+// cannot forget.
 func (t *TopUsers) Listen(e Event) {
 	s, ok := e.(CallSettled)
 	if !ok {
@@ -111,19 +113,23 @@ func (t *TopUsers) Listen(e Event) {
 	if !ok {
 		return
 	}
+	tokens, calls := s.Charged[Tokens], 1
+	if s.Corrects {
+		tokens, calls = tokens-s.Before[Tokens], 0
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || s.Charged[Tokens] <= 0 {
+	if t.closed || tokens <= 0 {
 		return
 	}
-	t.add(key, s.Charged[Tokens])
+	t.add(key, tokens, calls)
 	if t.timer == nil {
 		t.timer = time.AfterFunc(t.cfg.Interval, t.tell)
 	}
 }
 
-// add counts tokens of a key. mu is held.
-func (t *TopUsers) add(key string, tokens int64) {
+// add counts tokens and calls of a key. mu is held.
+func (t *TopUsers) add(key string, tokens int64, calls int) {
 	t.total = addAmounts(t.total, tokens)
 	c := t.counters[key]
 	switch {
@@ -139,7 +145,7 @@ func (t *TopUsers) add(key string, tokens int64) {
 		t.counters[key] = c
 	}
 	c.n = addAmounts(c.n, tokens)
-	c.calls++
+	c.calls += calls
 	t.up(c)
 	t.down(c)
 }

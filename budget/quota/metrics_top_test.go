@@ -102,6 +102,26 @@ func TestTheLogIsToldOfTheTopUsersOfEachInterval(t *testing.T) {
 	})
 }
 
+func TestACorrectionCountsInTheTopByWhatItChanges(t *testing.T) {
+	t.Parallel()
+	var log topLog
+	top, err := quota.NewTopUsers(quota.TopConfig{Logger: slog.New(slog.NewJSONHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, less := spent("alice", 130), spent("bob", 20)
+	more.Corrects, more.Before = true, quota.Amounts{quota.Tokens: 100}
+	less.Corrects, less.Before = true, quota.Amounts{quota.Tokens: 50}
+	for _, e := range []quota.Event{spent("alice", 100), spent("bob", 50), more, less} {
+		top.Listen(e)
+	}
+	top.Close()
+	want := "[{180 [{tenant=acme/user=alice 130 0 1} {tenant=acme/user=bob 50 0 1}]}]"
+	if got := fmt.Sprint(topEntries(t, &log)); got != want {
+		t.Errorf("the log has %s, want %s", got, want)
+	}
+}
+
 // The guarantee of the sketch, against exact sums: whoever used more than the total
 // divided by the counters is told, no count is too low, and none is too high by more
 // than it says, which is never above that quotient.
