@@ -128,10 +128,17 @@ func (l *busLine) tell(e Event) {
 	l.bus.delivered.Add(1)
 	defer func() {
 		if r := recover(); r != nil {
-			l.survive(e.Kind(), r)
+			l.survive(kindOf(e), r)
 		}
 	}()
 	l.listen(e)
+}
+
+// kindOf is the kind of an event; "" of one that panics when it is asked, such as a
+// pointer to nothing.
+func kindOf(e Event) (k EventKind) {
+	defer func() { _ = recover() }()
+	return e.Kind()
 }
 
 // survive counts a panic of the listener, and logs the first of a kind.

@@ -152,6 +152,21 @@ func TestAPanicIsLoggedOncePerKindAndTheNextEventComes(t *testing.T) {
 	}
 }
 
+func TestAnEventThatIsNoneEndsNoProgram(t *testing.T) {
+	t.Parallel()
+	var h heard
+	b := quota.NewBus(quota.BusConfig{Logger: silent, Listeners: []quota.Listener{func(e quota.Event) {
+		_ = e.Kind()
+		h.listen(e)
+	}}})
+	b.Publish((*quota.Denied)(nil))
+	b.Publish(call("alice", 1))
+	closeBus(t, b)
+	if n := len(h.all()); n != 1 || b.Stats().Panics != 1 {
+		t.Errorf("%d events came, want 1; stats are %+v", n, b.Stats())
+	}
+}
+
 func TestAListenerThatEndsItsGoroutineIsToldOfTheNextEvent(t *testing.T) {
 	t.Parallel()
 	var h heard
