@@ -42,8 +42,8 @@ type MiddlewareConfig struct {
 // Middleware makes of each request a turn. It finds out for whom the request is,
 // puts the subject into its context, and has the enforcer admit the turn. The handler
 // is given the turn's context; the turn ends when the handler returns or panics. A
-// request whose context belongs to a turn already stays part of it, whoever it is
-// for.
+// request whose context belongs to a turn that is under way stays part of it, whoever
+// it is for.
 //
 // Who is denied gets a [Problem]:
 //
@@ -146,7 +146,7 @@ func (g *edge) init() error {
 // serve serves a request.
 func (g *edge) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	ctx := r.Context()
-	if _, ok := g.e.TurnFrom(ctx); !ok {
+	if t := g.e.turnOf(ctx); t == nil || t.over() {
 		s, ok, err := g.resolver.Resolve(r)
 		if err == nil {
 			err = s.Validate()

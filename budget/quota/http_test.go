@@ -231,6 +231,25 @@ func TestTheResolverDecidesForWhomARequestIs(t *testing.T) {
 	}
 }
 
+// A server that was begun within a turn, such as by a tool, outlives it.
+func TestATurnThatIsOverDecidesForNobody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, turnRate)
+	var who quota.Subject
+	s := w.serve(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { who, _ = quota.SubjectFrom(r.Context()) }), quota.MiddlewareConfig{})
+	turn, err := w.Admit(as("boss"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	turn.End()
+	r := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(turn.Context())
+	r.Header.Set("X-User", "alice")
+	got := httptest.NewRecorder()
+	if s.handler.ServeHTTP(got, r); got.Code != 200 || who.User != "alice" {
+		t.Errorf("a request of alice has status %d and is for %+v", got.Code, who)
+	}
+}
+
 func TestAMissingIdentityIsAnsweredAsConfigured(t *testing.T) {
 	t.Parallel()
 	skip := quota.LimitsConfig{Limits: []quota.Limit{{Scope: quota.User, Window: quota.Day, Max: quota.Max{quota.Turns: 9}, Missing: quota.Skip}}}
