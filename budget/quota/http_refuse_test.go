@@ -225,6 +225,9 @@ func TestWhatTheServerCannotDoBeginsNoResponse(t *testing.T) {
 		if _, _, err := c.Hijack(); !errors.Is(err, http.ErrNotSupported) {
 			t.Errorf("Hijack: %v", err)
 		}
+		if err := w.(http.Pusher).Push("/page.css", nil); !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("Push: %v", err)
+		}
 		if !quota.Refuse(w, r, deniedUntil(time.Hour)) {
 			t.Error("it is not answered")
 		}
@@ -234,6 +237,35 @@ func TestWhatTheServerCannotDoBeginsNoResponse(t *testing.T) {
 	if w.status != 429 {
 		t.Errorf("status %d", w.status)
 	}
+}
+
+func TestWhatIsPushedGoesThroughAndBeginsNoResponse(t *testing.T) {
+	t.Parallel()
+	e := newWorld(t, quota.LimitsConfig{})
+	s := e.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := w.(http.Pusher).Push("/page.css", nil); err != nil {
+			t.Errorf("Push: %v", err)
+		}
+		if !quota.Refuse(w, r, deniedUntil(time.Hour)) {
+			t.Error("it is not answered")
+		}
+	}), quota.MiddlewareConfig{})
+	w := &pushingWriter{plainWriter: plainWriter{header: http.Header{}}}
+	s.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	if w.pushed != "/page.css" || w.status != 429 {
+		t.Errorf("%q was pushed, and the status is %d", w.pushed, w.status)
+	}
+}
+
+// pushingWriter can push, too.
+type pushingWriter struct {
+	plainWriter
+	pushed string
+}
+
+func (w *pushingWriter) Push(target string, _ *http.PushOptions) error {
+	w.pushed = target
+	return nil
 }
 
 // plainWriter can do nothing but write.

@@ -60,3 +60,17 @@ func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	return conn, rw, err
 }
+
+// Push is for handlers that push by HTTP/2, which begins no response.
+func (w *responseWriter) Push(target string, opts *http.PushOptions) error {
+	for outer := w.ResponseWriter; ; {
+		if p, ok := outer.(http.Pusher); ok {
+			return p.Push(target, opts)
+		}
+		u, ok := outer.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return http.ErrNotSupported
+		}
+		outer = u.Unwrap()
+	}
+}
