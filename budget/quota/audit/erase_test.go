@@ -130,6 +130,45 @@ func TestErasingLeavesNothingOfASubjectAndEverythingOfOthers(t *testing.T) {
 	}
 }
 
+func TestAnIdThatBeginsLikeAnotherIsSomebodyElse(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, audit.Config{Dir: dir})
+	threshold := at(0, "")
+	threshold.Kind, threshold.Key = quota.KindThreshold, "tenant=acme/user=alicex"
+	threshold.Subject = quota.Subject{Tenant: "acme", User: "alicex"}
+	write(t, s, threshold)
+	n, err := s.Erase(audit.Erasure{Scope: quota.User, Subject: quota.Subject{Tenant: "acme", User: "alice"}})
+	if n != 0 || err != nil || len(records(t, dir)) != 1 {
+		t.Errorf("%d records of somebody else were erased: %v", n, err)
+	}
+}
+
+// Files name people, also once they were rewritten.
+func TestOnlyTheOwnerMayReadFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, audit.Config{Dir: dir})
+	mode := func() os.FileMode {
+		t.Helper()
+		info, err := os.Stat(filepath.Join(dir, files(t, dir)[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Mode().Perm()
+	}
+	write(t, s, of("acme", "alice", 0))
+	if got := mode(); got != 0o600 {
+		t.Errorf("a file has the mode %v", got)
+	}
+	if _, err := s.Erase(audit.Erasure{Scope: quota.User, Subject: quota.Subject{Tenant: "acme", User: "alice"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := mode(); got != 0o600 {
+		t.Errorf("a file that was rewritten has the mode %v", got)
+	}
+}
+
 func TestErasingRemovesWhatNobodyCanRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
