@@ -276,6 +276,11 @@ func TestCostsAreReadExactly(t *testing.T) {
 			t.Errorf("%s was read as %d", bad, n)
 		}
 	}
+	for cost, want := range map[string]int64{"0.0000000005": 1, "-0.0000000005": -1, "0.00000000049": 0, "5e-10": 1, "12.5e-10": 1} {
+		if n, err := read(cost); n != want || err != nil {
+			t.Errorf("%s was read as %d, want %d: %v", cost, n, want, err)
+		}
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		cost := rapid.StringMatching(`-?\$?[0-9]{1,6}(\.[0-9]{0,14})?([eE][-+]?[0-2]?[0-9])?`).Draw(rt, "cost")
 		exact, ok := new(big.Rat).SetString(strings.ReplaceAll(cost, "$", ""))

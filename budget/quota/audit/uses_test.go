@@ -162,6 +162,31 @@ func TestAQuestionThatCannotBeAnsweredSaysWhy(t *testing.T) {
 	}
 }
 
+func TestADenialByARateIsNoneOfADay(t *testing.T) {
+	t.Parallel()
+	denial := at(0, "a")
+	denial.Kind, denial.Unit, denial.Scope, denial.Limit = quota.KindDenial, "tokens", quota.User, "rate"
+	denial.Subject = quota.Subject{User: "alice"}
+	day := denial
+	day.Limit, day.ResetsAt = "day", noon.Add(12*time.Hour)
+	for _, c := range []struct {
+		window quota.Window
+		want   string
+	}{{quota.Day, "day"}, {quota.Rolling(time.Minute), "rate"}} {
+		q := audit.Question{Scope: quota.User, Subject: denial.Subject, Unit: quota.Tokens, Window: c.window, Denials: true}
+		var got []string
+		for use, err := range audit.Uses(all(denial, day), q) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, use.Limit)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%v: denials are by %v, want %s", c.window, got, c.want)
+		}
+	}
+}
+
 func TestACorrectionCountsByWhatItChanges(t *testing.T) {
 	t.Parallel()
 	alice := quota.Subject{Tenant: "acme", User: "alice"}
