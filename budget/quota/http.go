@@ -86,8 +86,9 @@ type edgeKey struct{}
 
 // passage is a request that has passed.
 type passage struct {
-	edge *edge
-	turn *Turn
+	edge   *edge
+	turn   *Turn
+	writer *responseWriter // that the handler was given
 }
 
 // bare answers for handlers that are behind no middleware.
@@ -170,13 +171,14 @@ func (g *edge) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		return
 	}
 	defer turn.End()
-	r = r.WithContext(context.WithValue(turn.Context(), edgeKey{}, passage{g, turn}))
+	writer := &responseWriter{ResponseWriter: w}
+	r = r.WithContext(context.WithValue(turn.Context(), edgeKey{}, passage{g, turn, writer}))
 	if d := turn.Denied(); d != nil {
 		g.refuse(w, r, d, turn)
 		return
 	}
 	g.announce(w, r, turn.Subject())
-	next.ServeHTTP(&responseWriter{ResponseWriter: w}, r)
+	next.ServeHTTP(writer, r)
 }
 
 // unknown answers a request of which it is not known for whom it is.

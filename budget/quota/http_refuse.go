@@ -26,13 +26,16 @@ func Refuse(w http.ResponseWriter, r *http.Request, err error) bool {
 	if d == nil {
 		return false
 	}
-	g, turn := bare, (*Turn)(nil)
+	g, turn, own := bare, (*Turn)(nil), tracked(w)
 	if p, ok := r.Context().Value(edgeKey{}).(passage); ok {
 		g, turn = p.edge, p.turn
+		if own == nil { // others that cannot be unwrapped are around it
+			own = p.writer
+		}
 	}
 	stream := isEventStream(w.Header())
 	begun := stream
-	if own := tracked(w); own != nil {
+	if own != nil {
 		begun = own.begun.Load()
 	}
 	switch {

@@ -117,6 +117,38 @@ func TestOnlyADenialIsRefusedAndOnlyWhereItCanBe(t *testing.T) {
 	}
 }
 
+// Many writers that count, log or compress cannot be unwrapped.
+func TestARefusalKnowsWhatHasBegunBelowOtherWriters(t *testing.T) {
+	t.Parallel()
+	e := newWorld(t, quota.LimitsConfig{})
+	for _, c := range []struct {
+		name, media, write string
+		refused            bool
+		status             int
+		body               string // what it begins with
+	}{
+		{"text that has begun", "text/plain", "half", false, 200, "half"},
+		{"nothing has begun", "text/plain", "", true, 429, `{"type":`},
+		{"a stream that has begun", "text/event-stream", "data: a\n\n", true, 200, "data: a\n\n\n\nevent: error"},
+		{"a stream that has not", "text/event-stream", "", true, 429, `{"type":`},
+	} {
+		s := e.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w = struct{ http.ResponseWriter }{w}
+			w.Header().Set("Content-Type", c.media)
+			if c.write != "" {
+				_, _ = io.WriteString(w, c.write)
+			}
+			if got := quota.Refuse(w, r, deniedUntil(time.Hour)); got != c.refused {
+				t.Errorf("%s: Refuse is %v", c.name, got)
+			}
+		}), quota.MiddlewareConfig{})
+		got := s.get("alice")
+		if body := got.Body.String(); got.Code != c.status || !strings.HasPrefix(body, c.body) || !c.refused && body != c.body {
+			t.Errorf("%s: status %d, body %q", c.name, got.Code, body)
+		}
+	}
+}
+
 func TestRefuseBehindNoMiddleware(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
