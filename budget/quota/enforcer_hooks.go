@@ -16,7 +16,8 @@ const (
 	OutcomeWaited Outcome = "waited"
 	// OutcomeDenied was denied.
 	OutcomeDenied Outcome = "denied"
-	// OutcomeObserved passed, but would have been denied if its limit were enforced.
+	// OutcomeObserved would have been denied if its limit were enforced. It is told
+	// besides what came of the check.
 	OutcomeObserved Outcome = "observed"
 	// OutcomeUnchecked passed without the ledger, which could not be reached.
 	OutcomeUnchecked Outcome = "unchecked"
@@ -78,7 +79,8 @@ type Reach struct {
 // Hooks are called for metrics, where something happens and in the goroutine of
 // whoever does it, many at a time: they must return at once. Each may be nil.
 type Hooks struct {
-	// Decided is called for every check.
+	// Decided is called for every check, and before that for each limit that observes
+	// and would have denied.
 	Decided func(Decision)
 	// Booked is called for each call that was settled or released, and again for
 	// each correction of what was settled.

@@ -97,8 +97,6 @@ func (a *asking) report(ctx context.Context, got taken, turn, call string, tool 
 	switch {
 	case got.unchecked:
 		decision.Outcome = OutcomeUnchecked
-	case len(observed) > 0:
-		return // told
 	case got.wait > 0:
 		decision.Outcome, decision.Wait = OutcomeWaited, got.wait
 		if d := got.slow; d != nil {

@@ -167,7 +167,7 @@ func TestUnknownModelsAreRefusedWhereMoneyIsLimitedAndCountedWhereTokensAre(t *t
 			t.Errorf("where nothing is enforced: %v", err)
 		}
 		w.stands(as("ann"), "tokens", quota.Tokens, 0, 1_000)
-		w.decisionsAre(t, "observed")
+		w.decisionsAre(t, "observed", "allowed")
 	})
 }
 

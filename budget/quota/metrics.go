@@ -72,7 +72,9 @@ type MetricsConfig struct {
 // units are fixed sets; models, tools, limits, percents and plans have at most
 // [MaxMetricLabels] values each and then "other". "none" is what has no such thing,
 // or a plan that is not known. An observed denial counts as a decision of its own for
-// every limit that would have denied; the check itself is not counted again.
+// every limit that would have denied, besides the one of the check: leave the outcome
+// observed out of shares. What a provider reports once a call was booked is added to
+// what was charged if it is more, and not taken back if it is less.
 //
 // Who uses most is for the log; see [TopUsers]. Metrics are safe for concurrent use.
 type Metrics struct {

@@ -281,7 +281,7 @@ func TestWhoIsNotKnownIsDeniedOrLeftOutAsTheLimitSays(t *testing.T) {
 		}
 		w = newWorld(t, limits(quota.Deny, quota.Observe))
 		w.admit(nobody).End()
-		w.decisionsAre(t, "observed")
+		w.decisionsAre(t, "observed", "allowed")
 	})
 }
 
@@ -313,11 +313,11 @@ func TestNothingIsDeniedInObserveModeAndEverythingIsTold(t *testing.T) {
 		}
 		one.End()
 		two.End()
-		w.decisionsAre(t, "allowed", "observed", "allowed", "observed", "observed", "observed")
+		w.decisionsAre(t, "allowed", "observed", "allowed", "allowed", "observed", "allowed", "observed", "observed", "allowed")
 		w.stands(as("ann"), "day", quota.Tokens, 180, 0)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		last := w.decisions[len(w.decisions)-2:]
+		last := w.decisions[len(w.decisions)-3:]
 		if last[0].Reason != quota.ReasonTurnCalls || last[1].Limit != "day" {
 			t.Errorf("the last call: %+v", last)
 		}
