@@ -49,8 +49,8 @@ var ErrUnauthenticated = errors.New("quota: it is not known who asks")
 // AdminConfig says how [Admin] works. Authorize and Enforcer must be set.
 type AdminConfig struct {
 	// Authorize returns nil if the sender of a request may do what it asks for. It is
-	// called for every request, before anything is done or told. What it returns is
-	// logged, and not shown.
+	// called for every request to what the handler has, once its body was read and
+	// before anything is done or told. What it returns is logged, and not shown.
 	//
 	// Access to a subject is to all limits that apply to it, also those that it
 	// shares, such as [Global] ones; see Scopes.
