@@ -152,15 +152,20 @@ func (s *Sink) Listen(e quota.Event) {
 	}
 }
 
-// Append adds a record. With [SyncEach] it is durable when Append returns nil; else
-// after the next flush. An error means that it is lost, but for one of SyncEach, after
-// which it is tried again.
+// Append adds a record, whose V it sets; Kind and At must be set. With [SyncEach] it is
+// durable when Append returns nil; else after the next flush. An error means that it is
+// lost, but for one of SyncEach, after which it is tried again, unless it was written
+// and only could not be made durable.
 func (s *Sink) Append(r Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		s.stats.Lost++
 		return ErrClosed
+	}
+	if r.V = Version; r.Kind == "" || r.At.IsZero() { // nobody could read it
+		s.stats.Lost++
+		return errors.New("audit: a record cannot be written: Kind or At is not set")
 	}
 	// A clock that was ahead for a moment must not put all that follows into a file of a
 	// day that is still to come, where nobody looks for it.

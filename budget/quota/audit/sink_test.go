@@ -471,6 +471,22 @@ func BenchmarkListen(b *testing.B) {
 	}
 }
 
+func TestWhatIsWrittenCanBeRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, audit.Config{Dir: dir})
+	for _, r := range []audit.Record{{At: noon}, {Kind: quota.KindCall}} {
+		if err := s.Append(r); err == nil {
+			t.Errorf("%+v was taken", r)
+		}
+	}
+	s.Listen(quota.OutageBegan{}) // of no time
+	write(t, s, audit.Record{Kind: quota.KindCall, At: noon, Call: "a"})
+	if got, st := ids(records(t, dir)), s.Stats(); got != "a" || st.Lost != 3 || st.Written != 1 {
+		t.Errorf("there is %q, and stats are %+v", got, st)
+	}
+}
+
 func TestAFullBufferIsWrittenBeforeItsTime(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
