@@ -125,6 +125,9 @@ func (b *board) note(e quota.Event) {
 			text = fmt.Sprintf("was charged %v for %d tokens in and %d out",
 				usage.Micros(e.Charged[quota.Money]), e.Usage.Input, e.Usage.Output)
 		}
+		if e.Corrects {
+			text += " in all, as was reported later"
+		}
 	case quota.Denied:
 		denied = !e.Denial.Observed
 		if text = "was denied"; e.Denial.Observed {
