@@ -117,6 +117,41 @@ func TestOnlyADenialIsRefusedAndOnlyWhereItCanBe(t *testing.T) {
 	}
 }
 
+func TestACopyAndAnUpgradeBeginAResponse(t *testing.T) {
+	t.Parallel()
+	e := newWorld(t, quota.LimitsConfig{})
+	for name, begin := range map[string]func(http.ResponseWriter){
+		"copy":    func(w http.ResponseWriter) { _, _ = w.(io.ReaderFrom).ReadFrom(strings.NewReader("copied")) },
+		"upgrade": func(w http.ResponseWriter) { w.WriteHeader(http.StatusSwitchingProtocols) },
+	} {
+		s := e.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if begin(w); quota.Refuse(w, r, deniedUntil(time.Hour)) {
+				t.Errorf("%s: a response that has begun is answered", name)
+			}
+		}), quota.MiddlewareConfig{})
+		s.get("alice")
+	}
+}
+
+// The fields of a response that was to be another one must not stay with a denial by
+// something else.
+func TestADenialByNoLimitHasNoFields(t *testing.T) {
+	t.Parallel()
+	e := newWorld(t, quota.LimitsConfig{Limits: []quota.Limit{
+		{Name: "day", Scope: quota.User, Window: quota.Day, Max: quota.Max{quota.Turns: 5}},
+	}})
+	s := e.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if w.Header().Get("RateLimit") == "" {
+			t.Error("there are no fields to take back")
+		}
+		quota.Refuse(w, r, &quota.Denial{Reason: quota.ReasonTurnCalls, Stage: quota.MidTurn, Unit: quota.Calls, Max: 5, Used: 5, Requested: 1})
+	}), quota.MiddlewareConfig{})
+	got := s.get("alice")
+	if h := got.Header(); got.Code != 429 || h.Get("RateLimit") != "" || h.Get("RateLimit-Policy") != "" {
+		t.Errorf("status %d, fields %v", got.Code, h)
+	}
+}
+
 // Many writers that count, log or compress cannot be unwrapped.
 func TestARefusalKnowsWhatHasBegunBelowOtherWriters(t *testing.T) {
 	t.Parallel()
