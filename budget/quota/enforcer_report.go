@@ -163,15 +163,19 @@ func (a *asking) named(c Counter) *Limit {
 }
 
 // crossings tells of what a settlement has crossed.
-func (m *metered) crossings() func(Settled) {
-	if m.e.cfg.Bus == nil && m.e.cfg.Hooks.Reached == nil {
+func (m *metered) crossings() func(Settled) { return m.e.crossings(&m.who, m.holds.now) }
+
+// crossings tells of what a settlement of something that somebody began at a time
+// has crossed; nil if nobody listens.
+func (e *Enforcer) crossings(w *who, at time.Time) func(Settled) {
+	if e.cfg.Bus == nil && e.cfg.Hooks.Reached == nil {
 		return nil
 	}
 	return func(s Settled) {
 		if len(s.Crossed) == 0 || s.Repeated {
 			return
 		}
-		a := m.e.asking(&m.who, MidTurn, "", m.holds.now)
+		a := e.asking(w, MidTurn, "", at)
 		for _, crossing := range s.Crossed {
 			a.reached(crossing)
 		}

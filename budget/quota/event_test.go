@@ -88,6 +88,27 @@ func TestAThresholdIsToldOncePerSubjectLimitAndWindow(t *testing.T) {
 	})
 }
 
+func TestTurnsThatAreCountedAtTheirEndReachThresholdsToo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		everybodys := quota.Limit{Scope: quota.Global, Window: quota.Day, Max: quota.Max{quota.Turns: 1000}}
+		mine := quota.Limit{Name: "mine", Scope: quota.User, Window: quota.Day, Max: quota.Max{quota.Turns: 2}}
+		atOnce := quota.Limit{Scope: quota.User, Max: quota.Max{quota.ConcurrentTurns: 2}}
+		for _, limits := range [][]quota.Limit{{mine}, {mine, everybodys}, {mine, atOnce, everybodys}} {
+			w, events := listening(t, limitsOf(limits...))
+			w.admit(as("alice")).End()
+			w.admit(as("alice")).End()
+			var told []string
+			for _, e := range only[quota.ThresholdReached](events()) {
+				told = append(told, fmt.Sprintf("%s %s %d%% %d/%d", e.Subject.User, e.Limit, e.Percent, e.Spent, e.Max))
+			}
+			if got, want := strings.Join(told, "\n"), "alice mine 100% 2/2"; got != want {
+				t.Errorf("with %d limits, told:\n%s\nwant:\n%s", len(limits), got, want)
+			}
+		}
+	})
+}
+
 func TestASettledCallTellsWhatItUsedAndWhereItCounted(t *testing.T) {
 	t.Parallel()
 	limits := quota.LimitsConfig{Limits: []quota.Limit{

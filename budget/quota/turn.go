@@ -34,7 +34,8 @@ type turn struct {
 	began   time.Time
 	caps    *caps
 	claims  []claim
-	counts  []bool // which of claims hold turns that are to be counted at the end
+	counts  []bool        // which of claims hold turns that are to be counted at the end
+	crossed func(Settled) // told of what counting them has crossed; may be nil
 	kept    kept
 	denied  *Denial
 	unwatch func() bool // of the context; nil if it never ends
@@ -132,6 +133,9 @@ func (t *turn) begin(ctx context.Context, room Max) error {
 func (t *turn) keep(ctx context.Context, a *asking) {
 	lives := false
 	t.counts = make([]bool, len(a.claims))
+	if len(a.claims) > 1 {
+		t.crossed = t.e.crossings(a.who, a.now)
+	}
 	for i := range a.claims {
 		c := &a.claims[i]
 		leases := false
@@ -165,7 +169,7 @@ func (t *turn) keep(ctx context.Context, a *asking) {
 // settlement counts the turn in a claim that held it.
 func (t *turn) settlement(c *claim) operation {
 	return operation{
-		do: settleClaim, tree: c.tree, id: c.id,
+		do: settleClaim, tree: c.tree, id: c.id, then: t.crossed,
 		settle: Settle{ID: c.id, Tree: c.tree, Actual: Amounts{Turns: 1}},
 	}
 }
