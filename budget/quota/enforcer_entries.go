@@ -143,13 +143,7 @@ func (a *asking) entry(l *Limit, k *scopeKey, u Unit, kind Kind, amount int64) E
 	case l.rolling():
 		e.Window = l.Window.ID()
 		e.Rolling, e.Per, e.Burst = true, l.Window.Per(), l.Burst[u]
-		if a.stage == MidTurn {
-			e.MaxWait = a.e.cfg.MaxWait
-			if l.MaxWait != nil {
-				e.MaxWait = *l.MaxWait
-			}
-			e.MaxWait = min(e.MaxWait, a.maxWait)
-		}
+		e.MaxWait = min(a.patience(l), a.maxWait)
 	default:
 		w := l.Window
 		if w.IsTenantZone() {
@@ -164,6 +158,17 @@ func (a *asking) entry(l *Limit, k *scopeKey, u Unit, kind Kind, amount int64) E
 		}
 	}
 	return e
+}
+
+// patience is how long may be waited for a rolling limit, if the caller has time.
+func (a *asking) patience(l *Limit) time.Duration {
+	switch {
+	case a.stage != MidTurn:
+		return 0
+	case l.MaxWait != nil:
+		return *l.MaxWait
+	}
+	return a.e.cfg.MaxWait
 }
 
 func (e *Enforcer) zone(s Subject) *time.Location {

@@ -1,6 +1,7 @@
 package quota_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -263,5 +264,59 @@ func TestAnUpgradeKeepsWhatWasSpent(t *testing.T) {
 			t.Errorf("on pro %d of %d micro-dollars are left, want 9.20 dollars of 10", pro.Left, pro.Max)
 		}
 		w.stands(as("bob"), "global-month", quota.Money, 800_000, 0)
+	})
+}
+
+func TestADenialSaysWhenWhateverElseDenies(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, limitsOf(
+			quota.Limit{Scope: quota.User, Window: aMinute, Max: quota.Max{quota.Turns: 20}, Burst: quota.Max{quota.Turns: 2}},
+			quota.Limit{Scope: quota.User, Max: quota.Max{quota.ConcurrentTurns: 2}},
+		))
+		one, _ := w.admit(as("alice")), w.admit(as("alice"))
+		d := w.refused(as("alice"))
+		if d.Reason != quota.ReasonRate || d.RetryAfter != 3*time.Second {
+			t.Errorf("got %v, want to be told to come back in 3s", d)
+		}
+		one.End()
+		time.Sleep(d.RetryAfter - 1)
+		w.refused(as("alice"))
+		time.Sleep(1)
+		w.admit(as("alice"))
+	})
+}
+
+func TestWhatNeverFitsSaysSoWhateverElseDenies(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, limitsOf(
+			daily("mine", quota.User, quota.Tokens, 100),
+			daily("ours", quota.Tenant, quota.Tokens, 90),
+		))
+		w.call(as("alice"), tokens(10))
+		if d := w.denied(as("alice"), tokens(95)); told(d) != "mid_turn never_fits ours: 10 of 90 used, 95 asked" || !d.Never || d.RetryAfter != 0 {
+			t.Errorf("got %v", d)
+		}
+	})
+}
+
+func TestACallerInAHurryIsNotToldNever(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, limitsOf(quota.Limit{
+			Name: "fast", Scope: quota.User, Window: aMinute,
+			Max: quota.Max{quota.Tokens: 60_000}, Burst: quota.Max{quota.Tokens: 1000}, MaxWait: wait(2 * time.Second),
+		}))
+		ctx, cancel := context.WithTimeout(as("alice"), 500*time.Millisecond)
+		defer cancel()
+		if d := w.denied(ctx, tokens(2000)); d.Never || d.Reason != quota.ReasonRate || d.RetryAfter != time.Second {
+			t.Errorf("got %v, want a rate that passes with a second of time", d)
+		}
+		w.stands(as("alice"), "fast", quota.Tokens, 0, 0)
+		w.reserve(as("alice"), tokens(2000))
+		if d := w.denied(as("bob"), tokens(3001)); !d.Never {
+			t.Errorf("got %v, which never passes", d)
+		}
 	})
 }

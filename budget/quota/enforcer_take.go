@@ -121,10 +121,26 @@ func (a *asking) denial(c *claim, r *Reserved) *Denial {
 		}
 		return &Denial{Reason: ReasonBusy, Stage: a.stage, RetryAfter: busyRetry}
 	}
-	d := a.stands(c, r.Denied, r)
-	e := &c.entries[r.Denied]
-	a.refused = refusal{e, c.limits[r.Denied], c.tree, r.committed(r.Denied)}
-	d.Never, d.RetryAfter = r.Never, r.RetryAfter
+	at, never := r.Denied, r.Never
+	if a.e.cfg.FinalOutput <= 0 || a.stage == Admission { // it will not be asked for less
+		for i := range c.entries {
+			if !never && a.never(c, i) {
+				at, never = i, true // the first one passes some day, and all together never do
+			}
+		}
+	}
+	d := a.stands(c, at, r)
+	e := &c.entries[at]
+	a.refused = refusal{e, c.limits[at], c.tree, r.committed(at)}
+	d.Never, d.RetryAfter = never, r.RetryAfter
+	if e.Rolling && e.Limit > 0 && d.RetryAfter == 0 {
+		wait := quantity{units: max(addAmounts(a.refused.committed, max(e.Amount, 1))-e.Burst, 0)}.time(e.Limit, int64(e.Per))
+		if d.Never = a.never(c, at); never && !d.Never { // with more time than ctx has
+			d.RetryAfter = time.Duration(wait)
+		} else if !d.Never { // the ledger does not tell, as time does not help with another limit
+			d.RetryAfter = max(time.Duration(wait)-e.MaxWait, 1)
+		}
+	}
 	switch {
 	case d.Max == 0: // nothing ever passes
 		d.Reason, d.Never, d.RetryAfter, d.ResetsAt = ReasonExhausted, true, 0, time.Time{}
@@ -143,6 +159,26 @@ func (a *asking) denial(c *claim, r *Reserved) *Denial {
 		}
 	}
 	return d
+}
+
+// never reports whether an entry can never pass, whatever was spent: it asks for
+// more than its limit ever lets pass at once.
+func (a *asking) never(c *claim, i int) bool {
+	e := &c.entries[i]
+	amount := e.Amount
+	if e.Kind == Check {
+		amount = max(amount, 1)
+	}
+	switch {
+	case e.Observe || e.Limit < 0 || amount == 0 || e.Soft && e.Ceiling < 0:
+		return false
+	case e.Rolling:
+		wait := quantity{units: max(amount-e.Burst, 0)}.time(e.Limit, int64(e.Per))
+		return e.Limit == 0 || wait > int64(a.patience(c.limits[i]))
+	case e.Soft:
+		return amount > e.Ceiling
+	}
+	return amount > e.Limit
 }
 
 // committed is what is spent of an entry's counter.
