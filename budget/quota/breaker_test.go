@@ -188,7 +188,7 @@ func TestReadyIsWhatTheFailurePoliciesLetPass(t *testing.T) {
 		{"closed", quota.Closed, quota.Enforce, true, true},
 		{"auto, enforced", quota.Auto, quota.Enforce, true, true},
 		{"auto, observed", quota.Auto, quota.Observe, true, false},
-		{"closed, though observed", quota.Closed, quota.Observe, true, true},
+		{"closed, but only observed", quota.Closed, quota.Observe, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -84,10 +84,9 @@ func (e *Enforcer) release(ctx context.Context, tree, id string) {
 	_ = e.later.do(ctx, operation{do: releaseClaim, tree: tree, id: id}) // it lapses by itself
 }
 
-// closed reports whether the limit denies what the ledger could not be asked about.
-func (l *Limit) closed(observed bool) bool {
-	return l.Failure == Closed || l.Failure == Auto && !observed
-}
+// closed reports whether the limit denies what the ledger could not be asked about. One
+// that only observes denies nothing, whatever its policy will be.
+func (l *Limit) closed(observed bool) bool { return !observed && l.Failure != Open }
 
 // without decides about a claim when the ledger could not: nil lets it pass.
 func (a *asking) without(c *claim, err error) *Denial {

@@ -161,6 +161,7 @@ func TestFailurePoliciesDecideWhileTheLedgerCannotBeReached(t *testing.T) {
 		{"all closed, all down", closed, closed, closed, 0, down, 0, "user"},
 		{"auto is closed where limits are enforced", auto, auto, auto, 0, down, 0, "user"},
 		{"auto is open where they are observed", auto, auto, auto, quota.Observe, down, 0, ""},
+		{"what is closed refuses nothing while it is only observed", closed, closed, closed, quota.Observe, down, 0, ""},
 		{"one closed limit suffices", open, closed, open, 0, down, 0, "tenant"},
 		{"all open", open, open, open, 0, down, 0, ""},
 		{"one of three scopes is down and closed", open, open, closed, 0, globalDown, 0, "global"},

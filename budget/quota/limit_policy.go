@@ -32,7 +32,8 @@ const (
 	Skip
 )
 
-// FailurePolicy says what becomes of a call while the ledger cannot be reached.
+// FailurePolicy says what becomes of a call while the ledger cannot be reached. A
+// limit that only observes lets calls pass then, too, whatever its policy is.
 type FailurePolicy uint8
 
 const (
