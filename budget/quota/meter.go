@@ -17,7 +17,8 @@ import (
 //
 // A denial is a [*Denial] as an error, and nothing is held then. A call without a
 // turn is metered, too, but no turn's bounds hold for it. How much is reserved, the
-// [HoldPolicy] of each limit says.
+// [HoldPolicy] of each limit says; for a call with an empty estimate, of which nothing
+// is known, it is what one token of input costs at least.
 //
 // A reservation is settled to what was used: the same usage is priced by the price
 // of the time of the reservation. A usage of which nothing is known is charged what

@@ -46,6 +46,9 @@ func (h *holds) usage(p HoldPolicy) usage.Usage {
 
 func (h *holds) learned(p HoldPolicy) usage.Usage {
 	u := h.call.Usage.Clamp()
+	if u.IsZero() { // not known; nothing would fit even where nothing is left
+		u.Input = 1
+	}
 	if history := h.e.cfg.History; history != nil {
 		statistic := usage.P95
 		if p == Mean {

@@ -127,6 +127,23 @@ func TestUnsetIsNoLimitAndZeroLetsNothingPass(t *testing.T) {
 	})
 }
 
+func TestACallOfUnknownSizeDoesNotFitWhereNothingIsLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for unit := quota.Calls; int(unit) < quota.Units; unit++ {
+			w := newWorld(t, limitsOf(daily("none", quota.User, unit, 0)))
+			w.denied(as("ann"), usage.Usage{})
+			w = newWorld(t, limitsOf(daily("day", quota.User, unit, 1)))
+			turn := w.admit(quota.WithTurnLimits(as("ann"), quota.TurnLimits{Cost: 1}))
+			w.settle(w.reserve(turn.Context(), usage.Usage{}), usage.Usage{Input: 1})
+			w.denied(turn.Context(), usage.Usage{})
+			if _, cost := turn.Used(); cost != 1 {
+				t.Errorf("%v: the turn has cost %v", unit, cost)
+			}
+		}
+	})
+}
+
 func TestUnknownModelsAreRefusedWhereMoneyIsLimitedAndCountedWhereTokensAre(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
