@@ -48,9 +48,10 @@ type Enforcer struct {
 	limits atomic.Pointer[LimitResolver]
 	closed atomic.Bool
 
-	spans   sync.Map  // Window → *spanCache
-	scratch sync.Pool // of *scratch
-	reuse   bool      // the ledger keeps no entries
+	spans   sync.Map     // Window → *spanCache
+	kinds   atomic.Int64 // how many spans has
+	scratch sync.Pool    // of *scratch
+	reuse   bool         // the ledger keeps no entries
 	keeper  keeper
 	outage  outage
 	breaker breaker
@@ -211,12 +212,22 @@ func (e *Enforcer) mode(l *Limit) Mode {
 // spanCache keeps the windows around now, which are the same for a while.
 type spanCache struct{ now atomic.Pointer[[3]Span] }
 
+// maxKinds bounds how many kinds of windows are kept: each zone of the time zone
+// database is less than a thousand, and Config.Zone may make others as it likes.
+const maxKinds = 1 << 12
+
 // spansOf are the windows around now. There are few kinds of windows, and finding
 // out where they begin takes longer than everything else about an entry.
 func (e *Enforcer) spansOf(w Window, now time.Time) [3]Span {
 	c, ok := e.spans.Load(w)
 	if !ok {
-		c, _ = e.spans.LoadOrStore(w, &spanCache{})
+		if e.kinds.Load() >= maxKinds {
+			return w.Spans(now)
+		}
+		var known bool
+		if c, known = e.spans.LoadOrStore(w, &spanCache{}); !known {
+			e.kinds.Add(1)
+		}
 	}
 	cache := c.(*spanCache)
 	if known := cache.now.Load(); known != nil && known[1].Contains(now) {

@@ -79,7 +79,8 @@ type Config struct {
 	// Variant is what calls are priced as. Defaults to [usage.Standard].
 	Variant usage.Variant
 	// Zone is the time zone of a subject's tenant, for windows that are in it; nil
-	// is UTC. It is called for every call and must answer at once.
+	// is UTC. It is called for every call and must answer at once. Zones are taken by
+	// their names in the time zone database; see [Window.In].
 	Zone func(Subject) *time.Location
 }
 

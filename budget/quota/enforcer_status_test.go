@@ -216,3 +216,23 @@ func TestConfigNamesEveryFieldThatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+func TestZonesThatAreMadeForEachCallAreNotKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		limit := daily("day", quota.User, quota.Tokens, quota.MaxAmount)
+		limit.Window = quota.Day.InTenantZone()
+		w := newWorld(t, limitsOf(limit), noHooks, func(c *quota.Config) {
+			c.Zone = func(quota.Subject) *time.Location { return time.FixedZone("UTC+1", 3600) }
+		})
+		for range quota.MaxKindsOfWindows + 100 {
+			w.call(as("ann"), tokens(1))
+		}
+		if n := quota.KindsOfWindows(w.Enforcer); n > quota.MaxKindsOfWindows {
+			t.Errorf("%d windows are kept", n)
+		}
+		if st := w.standing(as("ann"), "day", quota.Tokens); st.Committed != quota.MaxKindsOfWindows+100 || st.ResetsAt.Hour() != 23 {
+			t.Errorf("it stands at %+v", st)
+		}
+	})
+}
