@@ -89,7 +89,8 @@ type capsKey struct{}
 
 // WithTurnLimits returns a context whose turn has other bounds.
 //
-// Before the turn begins, such as for an endpoint, they become the turn's own.
+// Before the turn begins, such as for an endpoint, they become the turn's own, and
+// that of any other turn that begins in its context after it has ended.
 // Within a turn, such as for one agent, they bound what is done in the returned
 // context, besides the bounds of the turn, which stay; Room has no meaning there.
 // With an invalid value no turn begins and no call is made in the context: both
@@ -111,6 +112,7 @@ func WithTurnLimits(ctx context.Context, l TurnLimits) context.Context {
 // turn have no turn and count nothing.
 type caps struct {
 	outer  *caps
+	around *caps // of a turn's own: those around it, of the turn of another Enforcer
 	turn   *turn
 	limits TurnLimits
 	err    error // of limits, and those around
@@ -124,12 +126,42 @@ type caps struct {
 // within returns the caps that bind in ctx for a turn: the innermost one of that
 // turn, from which outer leads to the turn's own.
 func (t *turn) within(ctx context.Context) *caps {
-	for c, _ := ctx.Value(capsKey{}).(*caps); c != nil; c = c.outer {
-		if c.turn == t {
-			return c
+	c, _ := ctx.Value(capsKey{}).(*caps)
+	for c != nil && c.turn != t {
+		if c.outer == nil {
+			c = c.around
+		} else {
+			c = c.outer
 		}
 	}
-	return t.caps
+	if c == nil {
+		return t.caps
+	}
+	return c
+}
+
+// asked are the limits that a turn gets that begins in the context of c: what was
+// set there, and also what was set for a turn that has ended, or that another Enforcer
+// has.
+func (c *caps) asked() (l TurnLimits) {
+	for ; c != nil; c = c.outer {
+		if c.turn != nil && c == c.turn.caps {
+			return l.over(c.turn.asked)
+		}
+		l = l.over(c.limits)
+	}
+	return l
+}
+
+// of are the caps around a turn of e: those of the turns of others that it is in.
+func (c *caps) of(e *Enforcer) *caps {
+	for c != nil && (c.turn == nil || c.turn.e == e) {
+		if c.turn == nil {
+			return nil
+		}
+		c = c.turn.caps.around
+	}
+	return c
 }
 
 // priced reports whether any of the caps is one of money.

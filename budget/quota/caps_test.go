@@ -183,6 +183,52 @@ func TestACallThatAnOuterBoundDeniesCountsUnderNone(t *testing.T) {
 	})
 }
 
+func TestBoundsHoldForTheNextTurnOfTheirContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, quota.LimitsConfig{})
+		ctx := quota.WithTurnLimits(as("ann"), quota.TurnLimits{Calls: 1})
+		for _, calls := range []int{1, 1, 2} {
+			if calls == 2 {
+				ctx = quota.WithTurnLimits(ctx, quota.TurnLimits{Calls: 2})
+			}
+			turn := w.admit(ctx)
+			ctx = turn.Context()
+			for range calls {
+				w.call(ctx, tokens(1))
+			}
+			if d := w.denied(ctx, tokens(1)); d.Reason != quota.ReasonTurnCalls {
+				t.Errorf("got %v", d)
+			}
+			turn.End()
+		}
+		if _, err := w.Admit(quota.WithTurnLimits(ctx, quota.TurnLimits{Calls: -2})); err == nil {
+			t.Error("a turn begins with limits that are not valid")
+		}
+	})
+}
+
+func TestTurnsOfSeveralEnforcersHaveTheirBoundsEach(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one, other := newWorld(t, quota.LimitsConfig{}), newWorld(t, quota.LimitsConfig{})
+		turn := one.admit(quota.WithTurnLimits(as("ann"), quota.TurnLimits{Calls: 3}))
+		agent := quota.WithTurnLimits(turn.Context(), quota.TurnLimits{Calls: 1})
+		both := other.admit(agent).Context()
+		for _, w := range []*world{one, other} {
+			w.call(both, tokens(1))
+			if d := w.denied(both, tokens(1)); d.Reason != quota.ReasonTurnCalls || d.Max != 1 {
+				t.Errorf("got %v", d)
+			}
+		}
+		one.call(turn.Context(), tokens(1))
+		one.call(turn.Context(), tokens(1))
+		if d := one.denied(turn.Context(), tokens(1)); d.Reason != quota.ReasonTurnCalls || d.Max != 3 {
+			t.Errorf("got %v", d)
+		}
+	})
+}
+
 func TestInvalidTurnLimitsNameTheField(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -32,6 +32,7 @@ type turn struct {
 	scopes  []scopeKey // of the subject; never appended to in place
 	plan    string
 	began   time.Time
+	asked   TurnLimits // of the context in which it began
 	caps    *caps
 	claims  []claim
 	counts  []bool        // which of claims hold turns that are to be counted at the end
@@ -71,20 +72,18 @@ func (e *Enforcer) Admit(ctx context.Context) (*Turn, error) {
 	if t := e.turnOf(ctx); t != nil && !t.over() {
 		return &Turn{turn: t, ctx: ctx}, nil
 	}
-	limits := e.cfg.Turn
-	if c, _ := ctx.Value(capsKey{}).(*caps); c != nil && c.turn == nil {
-		if c.err != nil {
-			return nil, c.err
-		}
-		limits = c.limits.over(limits)
+	around, _ := ctx.Value(capsKey{}).(*caps)
+	if around != nil && around.err != nil {
+		return nil, around.err
 	}
+	asked := around.asked()
 	subject, _ := SubjectFrom(ctx)
 	if err := subject.Validate(); err != nil {
 		return nil, fmt.Errorf("quota: no turn begins: %w", err)
 	}
-	t := &turn{e: e, id: budget.NewID(), subject: subject, began: time.Now()}
-	t.caps = &caps{turn: t, limits: limits}
-	err := t.begin(ctx, limits.Room)
+	t := &turn{e: e, id: budget.NewID(), subject: subject, began: time.Now(), asked: asked}
+	t.caps = &caps{turn: t, limits: asked.over(e.cfg.Turn), around: around.of(e)}
+	err := t.begin(ctx, t.caps.limits.Room)
 	if err != nil {
 		return nil, err
 	}
