@@ -32,7 +32,8 @@ type turn struct {
 	scopes  []scopeKey // of the subject; never appended to in place
 	plan    string
 	began   time.Time
-	asked   TurnLimits // of the context in which it began
+	ctx     context.Context // in which it began, and with which it ends
+	asked   TurnLimits      // of the context in which it began
 	caps    *caps
 	claims  []claim
 	counts  []bool        // which of claims hold turns that are to be counted at the end
@@ -81,7 +82,7 @@ func (e *Enforcer) Admit(ctx context.Context) (*Turn, error) {
 	if err := subject.Validate(); err != nil {
 		return nil, fmt.Errorf("quota: no turn begins: %w", err)
 	}
-	t := &turn{e: e, id: budget.NewID(), subject: subject, began: time.Now(), asked: asked}
+	t := &turn{e: e, id: budget.NewID(), subject: subject, began: time.Now(), ctx: ctx, asked: asked}
 	t.caps = &caps{turn: t, limits: asked.over(e.cfg.Turn), around: around.of(e)}
 	err := t.begin(ctx, t.caps.limits.Room)
 	if err != nil {
@@ -190,7 +191,7 @@ func (e *Enforcer) turnOf(ctx context.Context) *turn {
 func (t *turn) over() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.denied == nil && (t.ended || time.Since(t.began) >= t.e.cfg.MaxTurn)
+	return t.denied == nil && (t.ended || t.ctx.Err() != nil || time.Since(t.began) >= t.e.cfg.MaxTurn)
 }
 
 // end gives back what the turn holds, once.

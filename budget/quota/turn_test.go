@@ -234,6 +234,24 @@ func TestATurnThatHoldsNothingEndsByItsAgeToo(t *testing.T) {
 	})
 }
 
+func TestATurnThatHoldsNothingEndsWithItsContextToo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, limits := range []quota.LimitsConfig{{}, oneTurn} {
+			w := newWorld(t, limits)
+			ctx, cancel := context.WithCancel(as("ann"))
+			one := w.admit(ctx)
+			cancel()
+			synctest.Wait()
+			two := w.admit(context.WithoutCancel(one.Context()))
+			if two.ID() == one.ID() {
+				t.Error("the turn goes on")
+			}
+			two.End()
+		}
+	})
+}
+
 func TestLeasesThatHaveLapsedInTheLedgerAreTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
