@@ -42,10 +42,10 @@ const (
 
 // LimitCacheConfig says how a LimitCache works. Source must be set.
 type LimitCacheConfig struct {
-	// By are the scopes whose ids the limits depend on. Source is given these ids
-	// and the plan, and nothing else, so that one answer serves everybody who has
-	// the same. Defaults to all ids of the subject; say less where there are many
-	// sessions.
+	// By are the scopes whose ids the limits depend on; the scopes in which these
+	// ids live belong to them, as Tenant does to User. Source is given these ids and
+	// the plan, and nothing else, so that one answer serves everybody who has the same.
+	// Defaults to all ids of the subject; say less where there are many sessions.
 	By []Scope
 	// Hierarchy are the scopes. Defaults to [DefaultHierarchy].
 	Hierarchy *Hierarchy
@@ -172,7 +172,12 @@ func NewLimitCache(config LimitCacheConfig) (*LimitCache, error) {
 	if len(found) > 0 {
 		return nil, errors.Join(found...)
 	}
-	config.By = slices.Clone(config.By)
+	var by []Scope
+	for _, scope := range config.By {
+		by = append(by, config.Hierarchy.Path(scope)...)
+	}
+	slices.Sort(by)
+	config.By = slices.Compact(by)
 	return &LimitCache{
 		config: config, entries: map[limitKey]*list.Element{}, lookups: map[limitKey]*limitLookup{},
 	}, nil

@@ -270,6 +270,20 @@ func TestLimitCacheGivesTheSourceOnlyWhatTheAnswerIsKeptFor(t *testing.T) {
 	}
 }
 
+func TestLimitCacheTellsUsersOfTheSameNameApart(t *testing.T) {
+	t.Parallel()
+	source := quota.LimitResolverFunc(func(_ context.Context, s quota.Subject) ([]quota.Limit, error) {
+		return []quota.Limit{{Scope: quota.User, Window: quota.Day, Max: quota.Max{quota.Calls: int64(len(s.Tenant))}}}, nil
+	})
+	c := mustCache(t, quota.LimitCacheConfig{Source: source, By: []quota.Scope{quota.User}})
+	for _, tenant := range []string{"acme", "globex"} {
+		s := quota.Subject{Tenant: tenant, User: "alice", Session: "1"}
+		if calls, err := callsOf(c, s); err != nil || calls != int64(len(tenant)) {
+			t.Errorf("alice of %s has the limits of somebody else: %d calls, %v", tenant, calls, err)
+		}
+	}
+}
+
 // Subjects that look alike when their ids are put together have limits of their
 // own.
 func TestLimitCacheTellsLookAlikesApart(t *testing.T) {
