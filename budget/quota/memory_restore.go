@@ -14,6 +14,9 @@ import (
 	"time"
 )
 
+// maxMark leaves more marks than a ledger ever makes.
+const maxMark = math.MaxInt64 / 2
+
 // maxSnapshotLine bounds a line of a snapshot in bytes.
 const maxSnapshotLine = 16 << 20
 
@@ -135,9 +138,6 @@ func unitNamed(name string) (Unit, error) {
 }
 
 func (s *shard) readAccount(l *accountLine, now reading) error {
-	if len(l.Calendars) > maxCounters || len(l.Buckets) > maxCounters {
-		return fmt.Errorf("%d calendars and %d buckets, at most %d each", len(l.Calendars), len(l.Buckets), maxCounters)
-	}
 	if s.accounts[accountKey{l.Tree, l.Key}] != nil {
 		return errors.New("account is there twice")
 	}
@@ -195,8 +195,8 @@ func (s *shard) readBucket(a *account, l *bucketLine, now reading) error {
 		return err
 	case l.Per <= 0:
 		return fmt.Errorf("per is %d, must be positive", l.Per)
-	case l.Mark < 0:
-		return fmt.Errorf("mark is %d, must not be negative", l.Mark)
+	case l.Mark < 0 || l.Mark > maxMark:
+		return fmt.Errorf("mark is %d, must be from 0 to %d", l.Mark, int64(maxMark))
 	}
 	e := Entry{Counter: Counter{Window: l.Window, Unit: unit}, Rolling: true, Per: time.Duration(l.Per)}
 	if a.find(&e) >= 0 {
@@ -219,8 +219,8 @@ func (s *shard) readBucket(a *account, l *bucketLine, now reading) error {
 		switch {
 		case err != nil:
 			return fmt.Errorf("charges[%d].%w", i, err)
-		case c.Mark <= 0 || i > 0 && c.Mark <= l.Charges[i-1].Mark:
-			return fmt.Errorf("charges[%d].mark is %d, must rise", i, c.Mark)
+		case c.Mark <= 0 || i > 0 && c.Mark <= l.Charges[i-1].Mark || c.Mark > l.Mark:
+			return fmt.Errorf("charges[%d].mark is %d, must rise up to %d", i, c.Mark, l.Mark)
 		case q.units > b.missing.units-total.units:
 			return fmt.Errorf("charges[%d].missing is %d, more than what is missing", i, q.units)
 		}
@@ -254,8 +254,12 @@ func (s *shard) readReservation(l *reservationLine, now reading) error {
 		return errors.New("reservation is there twice")
 	case at < 0:
 		return fmt.Errorf("state is %q, which is not known", l.State)
-	case len(l.Held) > 2*MaxEntries || l.Entries < 0 || l.Entries > len(l.Held):
-		return fmt.Errorf("entries is %d of %d held, at most %d", l.Entries, len(l.Held), 2*MaxEntries)
+	case l.Entries < 0 || l.Entries > min(len(l.Held), MaxEntries):
+		return fmt.Errorf("entries is %d of %d held, at most %d", l.Entries, len(l.Held), MaxEntries)
+	case l.Wait < 0:
+		return fmt.Errorf("wait is %v, must not be negative", l.Wait)
+	case slices.ContainsFunc(l.Over, func(i int) bool { return i < 0 || i >= l.Entries }):
+		return fmt.Errorf("over is %v, of %d entries", l.Over, l.Entries)
 	case l.Exclusive != "" && at == int(open) && s.exclusive[recordKey{l.Tree, l.Exclusive}] != nil:
 		return fmt.Errorf("exclusive is %q, which another one has", l.Exclusive)
 	}

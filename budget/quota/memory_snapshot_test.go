@@ -3,6 +3,7 @@ package quota_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -257,6 +258,9 @@ func TestRestoreNamesTheLineAndWhatIsWrong(t *testing.T) {
 		{`"id":"open"`, `"id":""`, "ID has 0 bytes"},
 		{`"state":"open"`, `"state":"lost"`, `state is "lost"`},
 		{`"kind":"hold"`, `"kind":"steal"`, `kind is "steal"`},
+		{`"entries":2`, `"entries":2,"over":[2]`, "over is [2]"},
+		{`"entries":2`, `"entries":2,"wait":-1`, "wait is -1ns"},
+		{`"mark":2`, `"mark":9223372036854775807`, "mark is 9223372036854775807"},
 		{`"amount":30`, `"amount":9223372036854775807`, "no room"},
 		{`{"end":true`, `{"end":false`, "has nothing that is known"},
 		{`"lines":5`, `"lines":6`, "lines is 6, there are 5"},
@@ -280,6 +284,28 @@ func TestRestoreNamesTheLineAndWhatIsWrong(t *testing.T) {
 		if err := m.Restore(strings.NewReader(strings.Join(lines[:n], ""))); err == nil && n < len(lines)-1 {
 			t.Errorf("a file that is torn after line %d was read", n)
 		}
+	}
+}
+
+// Settle takes whatever a call turns out to count against, and what it has taken can
+// be read again.
+func TestRestoreReadsCallsThatCountAgainstVeryMuch(t *testing.T) {
+	t.Parallel()
+	m := newMemory(t, quota.MemoryConfig{})
+	mustReserve(t, m, "acme", "call", hourly("acme", quota.Hold, 1, 100))
+	for seq := range int64(5) {
+		var more []quota.Entry
+		for i := range quota.MaxEntries {
+			e := hourly("acme", quota.Count, 1, 100)
+			e.Window = fmt.Sprintf("hour-%d-%d", seq, i)
+			more = append(more, e)
+		}
+		if _, err := m.Settle(t.Context(), quota.Settle{ID: "call", Tree: "acme", More: more, Adjust: true, Seq: seq}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := newMemory(t, quota.MemoryConfig{}).Restore(strings.NewReader(snapshotOf(t, m))); err != nil {
+		t.Error(err)
 	}
 }
 
