@@ -129,10 +129,15 @@ func (m *metered) reserve(ctx context.Context) error {
 		m.kept = kept{claims: m.claims, ctx: ctx, began: now}
 		e.keeper.add(&m.kept)
 	}
+	passed := false
+	defer func() {
+		if !passed { // ctx has ended, or a hook has panicked
+			m.caps.correctAll(-m.calls(), -m.inTurn)
+			_ = e.releaseClaims(ctx, m.claims)
+			m.drop()
+		}
+	}()
 	if err := wait(ctx, got.wait); err != nil {
-		m.caps.correctAll(-m.calls(), -m.inTurn)
-		_ = e.releaseClaims(ctx, m.claims)
-		m.drop()
 		return err
 	}
 	if m.inTurn == 0 && m.caps != nil {
@@ -142,6 +147,7 @@ func (m *metered) reserve(ctx context.Context) error {
 	m.holds.usage(P95) // worked out now, and only read at the end of the call
 	a.report(ctx, got, m.turnID(), m.call.ID, m.tool != nil)
 	a.keep()
+	passed = true
 	return nil
 }
 

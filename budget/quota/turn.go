@@ -123,7 +123,14 @@ func (t *turn) begin(ctx context.Context, room Max) error {
 		t.deny(ctx, d)
 		return nil
 	}
+	told := false
+	defer func() {
+		if !told { // a hook has panicked, and nobody gets the turn
+			a.giveBack(ctx, len(a.claims))
+		}
+	}()
 	a.report(ctx, got, t.id, "", false)
+	told = true
 	t.scopes = slices.Clip(a.scopes)
 	t.keep(ctx, &a)
 	return nil

@@ -252,6 +252,37 @@ func TestATurnThatHoldsNothingEndsWithItsContextToo(t *testing.T) {
 	})
 }
 
+func TestAHookThatPanicsKeepsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		broken := false
+		w := newWorld(t, limitsOf(
+			quota.Limit{Name: "at-once", Scope: quota.User, Max: quota.Max{quota.ConcurrentTurns: 2}},
+			daily("day", quota.User, quota.Tokens, 10),
+		), func(c *quota.Config) {
+			c.Turn.Calls = 1
+			c.Hooks.Decided = func(quota.Decision) {
+				if broken {
+					panic("a hook")
+				}
+			}
+		})
+		turn := w.admit(as("ann"))
+		panics := func(f func()) {
+			defer func() { _ = recover() }()
+			f()
+			t.Error("it does not panic")
+		}
+		broken = true
+		panics(func() { _, _ = w.Admit(as("ann")) })
+		panics(func() { _, _ = w.try(turn.Context(), tokens(10)) })
+		broken = false
+		w.stands(as("ann"), "at-once", quota.ConcurrentTurns, 0, 1)
+		w.stands(as("ann"), "day", quota.Tokens, 0, 0)
+		w.call(turn.Context(), tokens(10))
+	})
+}
+
 func TestLeasesThatHaveLapsedInTheLedgerAreTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
