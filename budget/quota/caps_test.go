@@ -2,10 +2,12 @@ package quota_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/headgate-go/headgate/budget/quota"
 	"github.com/headgate-go/headgate/usage"
@@ -227,6 +229,48 @@ func TestTurnsOfSeveralEnforcersHaveTheirBoundsEach(t *testing.T) {
 			t.Errorf("got %v", d)
 		}
 	})
+}
+
+func TestACallWhoseWaitEndsIsNotOneOfTheTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		limit := quota.Limit{Scope: quota.User, Window: aMinute, Max: quota.Max{quota.Tokens: 60}, MaxWait: wait(time.Minute)}
+		w := newWorld(t, limitsOf(limit))
+		turn := w.admit(quota.WithTurnLimits(as("ann"), quota.TurnLimits{Calls: 2, Cost: 1000}))
+		w.call(turn.Context(), tokens(60))
+		ctx, cancel := context.WithCancel(turn.Context())
+		time.AfterFunc(time.Second, cancel)
+		if _, err := w.try(ctx, tokens(30)); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		if calls, cost := turn.Used(); calls != 1 || cost != 240 {
+			t.Errorf("the turn has made %d calls for %v", calls, cost)
+		}
+		w.call(turn.Context(), tokens(30))
+	})
+}
+
+func TestLimitsAroundInvalidOnesStayInvalid(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, quota.LimitsConfig{})
+	ctx := quota.WithTurnLimits(quota.WithTurnLimits(as("ann"), quota.TurnLimits{Calls: -2}), quota.TurnLimits{Calls: 2})
+	if _, err := w.Admit(ctx); err == nil {
+		t.Error("a turn begins")
+	}
+	if _, err := w.try(ctx, tokens(1)); err == nil {
+		t.Error("a call is made")
+	}
+}
+
+func TestTheOutputLimitOfATurnHoldsWithinItsAgentsToo(t *testing.T) {
+	t.Parallel()
+	limit := daily("day", quota.User, quota.Tokens, 10_000)
+	limit.Hold = quota.Worst
+	w := newWorld(t, limitsOf(limit))
+	turn := w.admit(quota.WithTurnLimits(as("ann"), quota.TurnLimits{MaxOutput: 2000}))
+	defer turn.End()
+	w.reserve(quota.WithTurnLimits(turn.Context(), quota.TurnLimits{Calls: 3}), tokens(10))
+	w.stands(as("ann"), "day", quota.Tokens, 0, 2000)
 }
 
 func TestInvalidTurnLimitsNameTheField(t *testing.T) {

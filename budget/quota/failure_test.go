@@ -446,6 +446,29 @@ func TestClosingTellsTheLedgerWhatIsLeftOrSaysHowMuchIsLost(t *testing.T) {
 	}
 }
 
+func TestACallerThatIsGoneHoldsNothingInAnyPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t)
+		w := newWorld(t, threeScopes(quota.Closed, quota.Closed, quota.Closed), s.over(nil))
+		ctx, cancel := context.WithCancel(as("ann"))
+		s.set(func(op, tree string) error {
+			if tree == string(quota.Global) && op == "reserve" { // what is elsewhere was reserved before
+				cancel()
+				return context.Canceled
+			}
+			return nil
+		})
+		if _, err := w.try(ctx, tokens(1)); !errors.Is(err, context.Canceled) {
+			t.Errorf("a call: %v", err)
+		}
+		s.set(nil)
+		for _, limit := range []string{"user", "tenant", "global"} {
+			w.stands(as("ann"), limit, quota.Tokens, 0, 0)
+		}
+	})
+}
+
 func TestTheEndOfTheCallersContextIsNoOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -374,6 +374,43 @@ func TestForgottenLimitsAreLookedUpAfresh(t *testing.T) {
 	}
 }
 
+func TestAForgottenLookUpKeepsNothingAndForgetsNobodyElses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := &contracts{delay: time.Second}
+		source.set("alice", 1, nil)
+		c := mustCache(t, quota.LimitCacheConfig{Source: source})
+		alice := quota.Subject{User: "alice"}
+		ask := func(want int64) {
+			if got, err := callsOf(c, alice); got != want || err != nil {
+				t.Errorf("%d, %v; want %d", got, err, want)
+			}
+		}
+		var wg sync.WaitGroup
+		change := func(to int64) {
+			synctest.Wait()
+			time.Sleep(time.Second / 4)
+			source.set("alice", to, nil)
+			c.Forget(alice)
+		}
+		wg.Go(func() { ask(1) })
+		change(2)
+		time.Sleep(2 * time.Second) // the answer is there, and nobody has asked since
+		ask(2)
+
+		c.Forget(alice)
+		wg.Go(func() { ask(2) })
+		change(3)
+		wg.Go(func() { ask(3) })
+		synctest.Wait()
+		time.Sleep(7 * time.Second / 8) // the first of the two has ended
+		source.set("alice", 4, nil)
+		c.Forget(alice)
+		wg.Wait()
+		ask(4)
+	})
+}
+
 func TestLimitCacheHitAllocatesNothing(t *testing.T) {
 	c := mustCache(t, quota.LimitCacheConfig{Source: &contracts{}, TTL: time.Hour})
 	s, ctx := quota.Subject{Tenant: "acme", User: "alice"}, t.Context()

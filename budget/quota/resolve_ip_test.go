@@ -55,6 +55,7 @@ func TestClientIsTheFirstAddressFromTheRightThatIsNotTrusted(t *testing.T) {
 		{"IPv4 in IPv6 trusted", "", "::ffff:10.0.0.0/104", "10.0.0.1:1234", []string{xff, "203.0.113.7"}, "203.0.113.7"},
 		{"translated IPv4", "", "", "[64:ff9b::203.0.113.7]:1234", nil, "203.0.113.7"},
 		{"IPv6 proxy", "", "2001:db8::/32", "[2001:db8::1]:1234", []string{xff, "203.0.113.7"}, "203.0.113.7"},
+		{"IPv6 proxy with a zone", "", "fe80::/10", "[fe80::1%eth0]:1234", []string{xff, "203.0.113.7"}, "203.0.113.7"},
 		{"Unix socket", "", "10.0.0.0/8", "@", []string{xff, "203.0.113.7"}, ""},
 		{"no address", "", "", "", nil, ""},
 
