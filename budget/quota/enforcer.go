@@ -34,10 +34,10 @@ import (
 // While the ledger cannot be reached, the [FailurePolicy] of each limit decides. A
 // call whose limits are all Open passes if a local bucket lets it, one per counter,
 // that refills as the limit does; of a calendar limit it holds a tenth, and turns
-// under way at a time are not limited. What such a call used is booked when the
-// ledger is back, in the window of that time. An operation waits for the ledger no
-// longer than [Config].LedgerTimeout, and after five in a row have failed others do
-// not wait at all: one at a time tries, with pauses of 1 to 8 seconds.
+// under way at a time are not limited. Such turns, and what such calls used, are
+// booked when the ledger is back, in the window of that time. An operation waits for
+// the ledger no longer than [Config].LedgerTimeout, and after five in a row have failed
+// others do not wait at all: one at a time tries, with pauses of 1 to 8 seconds.
 //
 // The times of turns and holds, and what still has to be told to the ledger, are
 // looked after by one timer, which [Enforcer.Close] ends. An Enforcer is safe for

@@ -100,7 +100,7 @@ func (o *outage) fallBack(entries []Entry, now time.Time) (denied int, retry tim
 		if e.Observe || e.Limit < 0 || e.Unit == ConcurrentTurns || e.Amount == 0 && e.Kind != Check {
 			continue
 		}
-		b := o.bucket(e)
+		b := o.bucket(e, now)
 		n := max(int(min(e.Amount, int64(b.Burst()))), 1)
 		if lacks := float64(n) - b.TokensAt(now); lacks > 0 {
 			if b.Limit() > 0 {
@@ -119,10 +119,7 @@ func (o *outage) fallBack(entries []Entry, now time.Time) (denied int, retry tim
 }
 
 // bucket is the local bucket of an entry's counter. mu is held.
-func (o *outage) bucket(e *Entry) *rate.Limiter {
-	if b := o.buckets[e.Counter]; b != nil {
-		return b
-	}
+func (o *outage) bucket(e *Entry, now time.Time) *rate.Limiter {
 	per, burst := e.Per, e.Burst
 	limit := e.Limit
 	if e.Soft {
@@ -140,7 +137,15 @@ func (o *outage) bucket(e *Entry) *rate.Limiter {
 	if per > 0 {
 		perSecond = rate.Limit(float64(limit) / per.Seconds())
 	}
-	b := rate.NewLimiter(perSecond, int(min(burst, math.MaxInt)))
+	whole := int(min(burst, math.MaxInt))
+	if b := o.buckets[e.Counter]; b != nil {
+		if b.Limit() != perSecond || b.Burst() != whole { // the limit was changed meanwhile
+			b.SetLimitAt(now, perSecond)
+			b.SetBurstAt(now, whole)
+		}
+		return b
+	}
+	b := rate.NewLimiter(perSecond, whole)
 	if len(o.buckets) >= maxFallbacks {
 		for c := range o.buckets {
 			delete(o.buckets, c)

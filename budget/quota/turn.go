@@ -140,7 +140,7 @@ func (t *turn) begin(ctx context.Context, room Max) error {
 func (t *turn) keep(ctx context.Context, a *asking) {
 	lives := false
 	t.counts = make([]bool, len(a.claims))
-	if len(a.claims) > 1 {
+	if len(a.claims) > 1 || a.claims != nil && a.claims[0].state == claimOpen {
 		t.crossed = t.e.crossings(a.who, a.now)
 	}
 	for i := range a.claims {
@@ -151,6 +151,8 @@ func (t *turn) keep(ctx context.Context, a *asking) {
 			t.counts[i] = t.counts[i] || c.entries[j].Kind == Hold
 		}
 		switch {
+		case c.state == claimOpen:
+			t.book(ctx, c)
 		case c.state != claimHeld:
 		case leases:
 			lives = true
@@ -170,6 +172,25 @@ func (t *turn) keep(ctx context.Context, a *asking) {
 		t.mu.Lock()
 		t.unwatch = context.AfterFunc(ctx, func() { t.end(ctx) })
 		t.mu.Unlock()
+	}
+}
+
+// book has the turn counted in a claim that passed without the ledger, once that is
+// back.
+func (t *turn) book(ctx context.Context, c *claim) {
+	op := operation{do: bookClaim, tree: c.tree, id: c.id + ".o", then: t.crossed}
+	op.settle = Settle{ID: op.id, Tree: c.tree, Actual: Amounts{Turns: 1}}
+	op.note = Note{Subject: t.e.note(t.subject), Turn: t.id}
+	for i := range c.entries {
+		// A rate is about how much passes now, and not about the past.
+		entry := c.entries[i]
+		if entry.Unit == Turns && !entry.Rolling {
+			entry.Kind, entry.Observe = Hold, true
+			op.entries = append(op.entries, entry)
+		}
+	}
+	if len(op.entries) > 0 {
+		_ = t.e.later.add(ctx, op) // and keep nobody waiting for another try now
 	}
 }
 
