@@ -1,6 +1,7 @@
 package quota_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,6 +55,43 @@ func TestLimitsThatAreChangedDuringAnOutageHoldAtOnce(t *testing.T) {
 		w.reserve(as("ann"), tokens(100)) // a tenth
 		if d := w.denied(as("ann"), tokens(100)); d.Limit != "day" {
 			t.Errorf("got %v", d)
+		}
+	})
+}
+
+func TestWhatDeniesNothingDeniesNothingDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		soft, observed, ceiling := daily("soft", quota.User, quota.Tokens, 1000), daily("watched", quota.Team, quota.Tokens, 10), daily("end", quota.Tenant, quota.Tokens, 1000)
+		soft.Soft, soft.Failure = true, quota.Open
+		observed.Mode, observed.Failure = quota.Observe, quota.Open
+		ceiling.Soft, ceiling.Ceiling, ceiling.Failure = true, quota.Max{quota.Tokens: 20_000}, quota.Open
+		s := newStore(t)
+		w := newWorld(t, limitsOf(soft, observed, ceiling), s.over(nil))
+		s.set(down)
+		for range 4 { // a tenth of the ceiling
+			w.reserve(as("ann"), tokens(500))
+		}
+		if d := w.denied(as("ann"), tokens(500)); d.Limit != "end" {
+			t.Errorf("got %v", d)
+		}
+	})
+}
+
+func TestWhatEverybodySharesIsAskedLast(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t)
+		w := newWorld(t, limitsOf(daily("all", quota.Global, quota.Tokens, 100), daily("mine", quota.User, quota.Tokens, 10)), s.over(nil))
+		var asked []string
+		s.set(func(op, tree string) error {
+			asked = append(asked, op+" "+tree)
+			return nil
+		})
+		w.reserve(as("ann"), tokens(1))
+		w.denied(as("ann"), tokens(10))
+		if got, want := strings.Join(asked, ", "), "reserve tenant=acme, reserve global, reserve tenant=acme"; got != want {
+			t.Errorf("asked for %s, want %s", got, want)
 		}
 	})
 }
