@@ -58,7 +58,8 @@ type LimitCacheConfig struct {
 	// Mode is the mode of limits that have none. Defaults to [Enforce].
 	Mode Mode
 	// RetryAfter is how long Source is left alone after it has failed for a subject.
-	// Meanwhile callers get what is still good, or the error. Defaults to
+	// Meanwhile, and while one of them asks it again, callers get what is still good, or
+	// the error. Defaults to
 	// [DefaultLimitRetryAfter].
 	RetryAfter time.Duration
 	// Source looks limits up. A panic in it is an error like any other.
@@ -229,6 +230,10 @@ func (c *LimitCache) cached(key limitKey, now time.Time) (limits []Limit, err er
 	case e.err != nil && now.Before(e.retry):
 		limits, err := c.fallBack(e, now)
 		return limits, err, true
+	case e.err != nil && c.lookups[key] != nil && !e.at.IsZero() && e.age(now) < c.config.MaxStale:
+		// It has just failed, and one caller that waits for it is enough.
+		c.stats.Stale++
+		return e.limits, nil, true
 	}
 	return nil, nil, false
 }

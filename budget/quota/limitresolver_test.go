@@ -411,6 +411,36 @@ func TestAForgottenLookUpKeepsNothingAndForgetsNobodyElses(t *testing.T) {
 	})
 }
 
+func TestASourceThatHangsKeepsOneCallerWaitingAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := &contracts{}
+		source.set("alice", 1, nil)
+		c := mustCache(t, quota.LimitCacheConfig{Source: source, TTL: time.Second, Timeout: 2 * time.Second})
+		ask := func() {
+			if got, err := callsOf(c, quota.Subject{User: "alice"}); got != 1 || err != nil {
+				t.Errorf("%d, %v", got, err)
+			}
+		}
+		ask()
+		source.delay = time.Hour
+		time.Sleep(2 * time.Second)
+		ask() // fails
+		time.Sleep(2 * time.Second)
+		var wg sync.WaitGroup
+		wg.Go(ask)
+		synctest.Wait()
+		begin := time.Now()
+		for range 10 {
+			ask()
+		}
+		if waited := time.Since(begin); waited != 0 {
+			t.Errorf("ten calls waited %v", waited)
+		}
+		wg.Wait()
+	})
+}
+
 func TestLimitCacheHitAllocatesNothing(t *testing.T) {
 	c := mustCache(t, quota.LimitCacheConfig{Source: &contracts{}, TTL: time.Hour})
 	s, ctx := quota.Subject{Tenant: "acme", User: "alice"}, t.Context()
