@@ -162,9 +162,6 @@ func (a *asking) named(c Counter) *Limit {
 	return nil
 }
 
-// crossings tells of what a settlement has crossed.
-func (m *metered) crossings() func(Settled) { return m.e.crossings(&m.who, m.holds.now) }
-
 // crossings tells of what a settlement of something that somebody began at a time
 // has crossed; nil if nobody listens.
 func (e *Enforcer) crossings(w *who, at time.Time) func(Settled) {
@@ -178,6 +175,48 @@ func (e *Enforcer) crossings(w *who, at time.Time) func(Settled) {
 		a := e.asking(w, MidTurn, "", at)
 		for _, crossing := range s.Crossed {
 			a.reached(crossing)
+		}
+	}
+}
+
+// told tells what came of a settlement; before is what was charged until then. It is
+// nil if nobody listens.
+func (m *metered) told(n, before Amounts) func(Settled) {
+	crossed := m.e.crossings(&m.who, m.holds.now)
+	if m.e.cfg.Bus == nil {
+		return crossed
+	}
+	return func(s Settled) {
+		crossed(s)
+		if s.Over && !s.Repeated {
+			m.overran(s.Status, n, before)
+		}
+	}
+}
+
+// overran tells of limits that were passed because the call has used more than was
+// reserved for it, or charged before.
+func (m *metered) overran(all []Status, n, before Amounts) {
+	if before == (Amounts{}) {
+		before = m.held
+	}
+	var a asking
+	for i := range all {
+		st := &all[i]
+		u := st.Counter.Unit
+		used := addAmounts(st.Committed, st.Reserved)
+		if st.Rolling || st.Limit < 0 || used <= st.Limit || n[u] <= before[u] {
+			continue
+		}
+		if a.e == nil {
+			a = m.e.asking(&m.who, MidTurn, "", m.holds.now)
+		}
+		if l := a.named(st.Counter); l != nil && m.e.mode(l) != Observe {
+			more := n[u] - before[u]
+			m.e.cfg.Bus.Publish(Overage{
+				Occasion: occasion(m.who.subject, m.turnID(), m.call.ID), Limit: l.Name, Scope: l.Scope, Unit: u,
+				Max: st.Limit, Used: max(used-more, 0), Requested: more, ResetsAt: st.Span.End, Overrun: true,
+			})
 		}
 	}
 }

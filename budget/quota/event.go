@@ -153,7 +153,8 @@ type Denied struct {
 // Kind is [KindDenial].
 func (Denied) Kind() EventKind { return KindDenial }
 
-// Overage says that something passed above a soft limit.
+// Overage says that something passed above a soft limit, or that an ended call has
+// used more than it had reserved and passed a limit, which nothing can deny any more.
 type Overage struct {
 	Occasion
 	// Limit is the name of the limit, and Scope whose it is.
@@ -166,6 +167,9 @@ type Overage struct {
 	Max, Used, Requested int64
 	// ResetsAt is when the limit starts afresh.
 	ResetsAt time.Time
+	// Overrun is true for a call that has used more than it had reserved. Requested
+	// is how much more.
+	Overrun bool
 }
 
 // Kind is [KindOverage].

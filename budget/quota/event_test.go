@@ -270,6 +270,31 @@ func TestDenialsAndOveragesAreTold(t *testing.T) {
 	}
 }
 
+func TestACallThatHasUsedMoreThanThereWasIsToldAsAnOverrun(t *testing.T) {
+	t.Parallel()
+	w, events := listening(t, quota.LimitsConfig{Limits: []quota.Limit{
+		{Name: "day", Scope: quota.User, Window: quota.Day, Max: quota.Max{quota.Tokens: 1000, quota.Calls: 1}},
+		{Name: "roomy", Scope: quota.Tenant, Window: quota.Day, Max: quota.Max{quota.Tokens: 5000}},
+		{Name: "watched", Scope: quota.Team, Window: quota.Day, Max: quota.Max{quota.Tokens: 10}, Mode: quota.Observe},
+	}})
+	r := w.reserve(as("alice"), tokens(900))
+	w.settle(r, tokens(1200))
+	if err := r.(budget.Adjuster).Adjust(as("alice"), tokens(1250)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.(budget.Adjuster).Adjust(as("alice"), tokens(1240)); err != nil { // less is none
+		t.Fatal(err)
+	}
+	var told []string
+	for _, o := range only[quota.Overage](events()) {
+		told = append(told, fmt.Sprintf("%s %v: %d on %d of %d, overrun=%v, resets=%v", o.Limit, o.Unit, o.Requested, o.Used, o.Max, o.Overrun, !o.ResetsAt.IsZero()))
+	}
+	want := "day tokens: 300 on 900 of 1000, overrun=true, resets=true; day tokens: 50 on 1200 of 1000, overrun=true, resets=true"
+	if got := strings.Join(told, "; "); got != want {
+		t.Errorf("overruns are %s, want %s", got, want)
+	}
+}
+
 func TestAnOutageIsAnEventAtItsBeginningAndItsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

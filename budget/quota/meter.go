@@ -71,7 +71,7 @@ type metered struct {
 	settled bool  // and not released
 	inTurn  int64 // its part of the cost of the turn
 	seq     int64
-	told    usage.Usage // what was settled last, and what was charged for it
+	last    usage.Usage // what was settled last, and what was charged for it
 	charged Amounts
 }
 
@@ -94,7 +94,7 @@ func (m *metered) reserve(ctx context.Context) error {
 	subject, _ := SubjectFrom(ctx)
 	if m.turn != nil && subject.equal(&m.turn.subject) {
 		m.scopes = m.turn.scopes
-	} else if err := subject.Validate(); err != nil {
+	} else if err := subject.Validate(); err != nil && e.cfg.Mode != Off {
 		return fmt.Errorf("quota: a call is not made: %w", err)
 	}
 	w, d, err := e.look(ctx, subject, MidTurn)
@@ -395,11 +395,11 @@ func (m *metered) book(ctx context.Context, u usage.Usage, n Amounts, seq int64)
 	m.mu.Lock()
 	more := n[Money] - m.inTurn
 	m.inTurn = n[Money]
-	before, charged := m.told, m.charged
-	m.told, m.charged = u, n
+	before, charged := m.last, m.charged
+	m.last, m.charged = u, n
 	m.mu.Unlock()
 	m.caps.correctAll(0, more)
-	err := m.e.settleClaims(ctx, m.claims, n, seq, m.note(), m.crossings())
+	err := m.e.settleClaims(ctx, m.claims, n, seq, m.note(), m.told(n, charged))
 	if seq == 0 {
 		m.drop()
 		m.booked(u, n, false)

@@ -381,6 +381,10 @@ func TestNothingIsCountedInOffMode(t *testing.T) {
 		w.call(two.Context(), tokens(1_000_000_000))
 		one.End()
 		two.End()
+		long := quota.WithSubject(context.Background(), quota.Subject{User: strings.Repeat("x", 5000)})
+		odd := w.admit(long) // an id that cannot be counted refuses nobody
+		w.call(odd.Context(), tokens(1))
+		odd.End()
 		if st, err := w.Status(context.Background(), one.Subject()); err != nil || len(st) != 0 {
 			t.Errorf("counted %v, %v", st, err)
 		}

@@ -60,6 +60,7 @@ type Record struct {
 	Used      int64       `json:"used,omitempty"`
 	Requested int64       `json:"requested,omitempty"`
 	ResetsAt  time.Time   `json:"resets_at,omitzero"`
+	Overrun   bool        `json:"overrun,omitempty"` // of a call that has ended
 
 	// Of thresholds: Key, Window and Unit are the counter, Start and End the window.
 
@@ -137,6 +138,7 @@ func RecordOf(e quota.Event) (r Record, ok bool) {
 	case quota.Overage:
 		r.Limit, r.Scope, r.Unit = e.Limit, e.Scope, e.Unit.String()
 		r.Max, r.Used, r.Requested, r.ResetsAt = e.Max, e.Used, e.Requested, utc(e.ResetsAt)
+		r.Overrun = e.Overrun
 	case quota.OutageBegan:
 	case quota.OutageEnded:
 		r.LastedMS, r.Failed = e.Lasted.Milliseconds(), e.Failed
