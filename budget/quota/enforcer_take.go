@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/headgate-go/headgate/budget/quota/internal/rolling"
 )
 
 // taken is what came of taking claims, besides a denial.
@@ -133,7 +135,7 @@ func (a *asking) denial(c *claim, r *Reserved) *Denial {
 	a.refused = refusal{e, c.limits[at], c.tree, r.committed(at)}
 	d.Never, d.RetryAfter = never, r.RetryAfter
 	if e.Rolling && e.Limit > 0 && d.RetryAfter == 0 {
-		wait := quantity{units: max(addAmounts(a.refused.committed, max(e.Amount, 1))-e.Burst, 0)}.time(e.Limit, int64(e.Per))
+		wait := rolling.Quantity{Units: max(addAmounts(a.refused.committed, max(e.Amount, 1))-e.Burst, 0)}.Time(e.Limit, int64(e.Per))
 		if d.Never = a.never(c, at); never && !d.Never { // with more time than ctx has
 			d.RetryAfter = time.Duration(wait)
 		} else if !d.Never { // the ledger does not tell, as time does not help with another limit
@@ -172,7 +174,7 @@ func (a *asking) never(c *claim, i int) bool {
 	case e.Observe || e.Limit < 0 || amount == 0 || e.Soft && e.Ceiling < 0:
 		return false
 	case e.Rolling:
-		wait := quantity{units: max(amount-e.Burst, 0)}.time(e.Limit, int64(e.Per))
+		wait := rolling.Quantity{Units: max(amount-e.Burst, 0)}.Time(e.Limit, int64(e.Per))
 		return e.Limit == 0 || wait > int64(a.patience(c.limits[i]))
 	case e.Soft:
 		return amount > e.Ceiling

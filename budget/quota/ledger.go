@@ -337,6 +337,21 @@ type Settle struct {
 	// Seq orders the adjustments of an id: one that is not above the last is a
 	// repeat.
 	Seq int64
+	// Writer and WriterSeq are for settlements that are sent again long after, out of
+	// a queue or an audit that has survived: when the ledger may have forgotten the
+	// reservation. Writer names the process, or its queue, and WriterSeq numbers its
+	// settlements from 1, in the order in which they are first sent; one may overtake
+	// another by less than the time for which reservations are remembered. Both are
+	// optional.
+	//
+	// A store keeps the highest number that it has taken from each writer in each tree,
+	// for a day after reservations are forgotten. Of a reservation that it does not
+	// know, a settlement with a number up to that one was taken before: it is Repeated,
+	// and the rest of its result is empty. One with a higher number never was, and gets
+	// [ErrUnknownReservation]: what it has used is not counted yet. A store that forgets
+	// all at once, like [Memory], may ignore both.
+	Writer    string
+	WriterSeq int64
 	// Room may be used for the Status of the result; see Reserve.Room.
 	Room []Status
 }
@@ -345,6 +360,12 @@ type Settle struct {
 func (s *Settle) Validate() error {
 	if err := validateReservationID(s.ID); err != nil {
 		return err
+	}
+	if len(s.Writer) > MaxIDLen {
+		return fmt.Errorf("quota: Writer has %d bytes, at most %d are allowed", len(s.Writer), MaxIDLen)
+	}
+	if s.WriterSeq < 0 || (s.Writer == "") != (s.WriterSeq == 0) {
+		return fmt.Errorf("quota: WriterSeq is %d, must be positive if there is a Writer, and 0 if there is none", s.WriterSeq)
 	}
 	for u, n := range s.Actual {
 		if n < 0 {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate-go/headgate/budget/quota/internal/rolling"
 )
 
 // Defaults of a [MemoryConfig].
@@ -136,7 +138,7 @@ type shard struct {
 	names     map[name]*name        // of counters, one copy of each
 	free      []*record             // to be used again
 	sets      [][]int               // one copy of each set of thresholds
-	pool      chargePool
+	pool      rolling.Pool
 	mark      int64 // of the newest charge of a bucket
 	ends      int   // how many reservations have ended
 	crowded   bool  // all shards remember more than they should

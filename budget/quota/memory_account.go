@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/headgate-go/headgate/budget/quota/internal/rolling"
 )
 
 // accountKey names the counters of one key.
@@ -67,7 +69,7 @@ func (a *account) idle(now reading) bool {
 		}
 	}
 	for i := range a.buckets {
-		if b := &a.buckets[i]; b.open != nil || b.full > now.mono {
+		if b := &a.buckets[i]; b.Open != nil || b.Full > now.mono {
 			return false
 		}
 	}
@@ -88,7 +90,7 @@ func (s *shard) counter(a *account, e *Entry, start, end int64, now reading) int
 		s.names[n] = own
 	}
 	if e.Rolling {
-		a.buckets = append(a.buckets, bucket{name: own, at: now.mono})
+		a.buckets = append(a.buckets, bucket{name: own, Bucket: rolling.Bucket{At: now.mono}})
 		return len(a.buckets) - 1
 	}
 	a.calendars = append(a.calendars, calendar{name: own, cur: period{start: start, end: end, limit: -1}})

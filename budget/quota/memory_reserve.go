@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/headgate-go/headgate/budget/quota/internal/rolling"
 )
 
 // Reserve implements [Ledger]. It returns an error that matches [ErrUnavailable]
@@ -185,8 +187,8 @@ func (f *found) checkBucket(e *Entry, amount int64, now reading) verdict {
 	if e.Limit < 0 || amount == 0 {
 		return v
 	}
-	v.wait = b.lacks(amount, e.Burst).time(e.Limit, int64(e.Per))
-	if e.Limit > 0 && v.wait <= int64(e.MaxWait) && v.wait < math.MaxInt64 && b.takes(amount) {
+	v.wait = b.Lacks(amount, e.Burst).Time(e.Limit, int64(e.Per))
+	if e.Limit > 0 && v.wait <= int64(e.MaxWait) && v.wait < math.MaxInt64 && b.Takes(amount) {
 		if e.Observe {
 			v.wait = 0
 		}
@@ -196,7 +198,7 @@ func (f *found) checkBucket(e *Entry, amount int64, now reading) verdict {
 		return verdict{over: true, passed: true}
 	}
 	v.denied, v.retry = true, math.MaxInt64
-	fromFull := quantity{units: max(amount-e.Burst, 0)}.time(e.Limit, int64(e.Per))
+	fromFull := rolling.Quantity{Units: max(amount-e.Burst, 0)}.Time(e.Limit, int64(e.Per))
 	if v.never = fromFull > int64(e.MaxWait) || fromFull == math.MaxInt64 || e.Limit == 0; !v.never && v.wait < math.MaxInt64 {
 		v.retry = max(v.wait-int64(e.MaxWait), 1)
 	}
@@ -255,7 +257,7 @@ func (s *shard) hold(h *held, e *Entry, f *found, now reading) {
 		h.mark = s.mark
 		b := &h.account.buckets[h.counter]
 		b.take(h.amount, h.mark, h.kind == Hold, &s.pool)
-		b.full = sum(now.mono, b.missing.time(h.limit, b.per))
+		b.filled(now, h.limit)
 	default:
 		p := h.account.calendars[h.counter].open(h.start, h.end, s.m.cfg.KeepWindows)
 		p.limit = h.limit

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/headgate-go/headgate/budget/quota/internal/rolling"
 )
 
 // maxMark leaves more marks than a ledger ever makes.
@@ -113,7 +115,7 @@ func (s *shard) complete() error {
 	}
 	for _, a := range s.accounts {
 		for i := range a.buckets {
-			if b := &a.buckets[i]; b.open != nil && b.open.holds == 0 {
+			if b := &a.buckets[i]; b.Open != nil && b.Open.Holds == 0 {
 				return fmt.Errorf("account %q: buckets[%d] has charges, and no reservation holds them", a.key, i)
 			}
 		}
@@ -203,17 +205,17 @@ func (s *shard) readBucket(a *account, l *bucketLine, now reading) error {
 		return errors.New("counter is there twice")
 	}
 	b := &a.buckets[s.counter(a, &e, 0, 0, now)]
-	if b.missing, err = readQuantity(l.Missing, l.Per); err != nil {
+	if b.Missing, err = readQuantity(l.Missing, l.Per); err != nil {
 		return err
 	}
 	// The wall clock may have been set back, which must not stop the refill.
-	b.at, b.full, b.mark = min(now.toMono(l.At), now.mono), now.toMono(l.Full), l.Mark
+	b.At, b.Full, b.Mark = min(now.toMono(l.At), now.mono), now.toMono(l.Full), l.Mark
 	s.mark = max(s.mark, l.Mark)
 	if len(l.Charges) == 0 {
 		return nil
 	}
-	b.open = new(charges)
-	var total quantity
+	b.Open = new(rolling.Charges)
+	var total rolling.Quantity
 	for i, c := range l.Charges {
 		q, err := readQuantity(c.Missing, l.Per)
 		switch {
@@ -221,24 +223,24 @@ func (s *shard) readBucket(a *account, l *bucketLine, now reading) error {
 			return fmt.Errorf("charges[%d].%w", i, err)
 		case c.Mark <= 0 || i > 0 && c.Mark <= l.Charges[i-1].Mark || c.Mark > l.Mark:
 			return fmt.Errorf("charges[%d].mark is %d, must rise up to %d", i, c.Mark, l.Mark)
-		case q.units > b.missing.units-total.units:
-			return fmt.Errorf("charges[%d].missing is %d, more than what is missing", i, q.units)
+		case q.Units > b.Missing.Units-total.Units:
+			return fmt.Errorf("charges[%d].missing is %d, more than what is missing", i, q.Units)
 		}
-		total = total.plus(q, l.Per)
-		b.open.list = append(b.open.list, charge{quantity: q, mark: c.Mark})
+		total = total.Plus(q, l.Per)
+		b.Open.List = append(b.Open.List, rolling.Charge{Quantity: q, Mark: c.Mark})
 		s.mark = max(s.mark, c.Mark)
 	}
-	if total != b.missing {
-		return fmt.Errorf("charges are %d units and %d parts, and missing is %d and %d", total.units, total.part, b.missing.units, b.missing.part)
+	if total != b.Missing {
+		return fmt.Errorf("charges are %d units and %d parts, and missing is %d and %d", total.Units, total.Part, b.Missing.Units, b.Missing.Part)
 	}
 	return nil
 }
 
-func readQuantity(v [2]int64, per int64) (quantity, error) {
+func readQuantity(v [2]int64, per int64) (rolling.Quantity, error) {
 	if v[0] < 0 || v[0] == math.MaxInt64 || v[1] < 0 || v[1] >= per {
-		return quantity{}, fmt.Errorf("missing is %d units and %d of %d parts", v[0], v[1], per)
+		return rolling.Quantity{}, fmt.Errorf("missing is %d units and %d of %d parts", v[0], v[1], per)
 	}
-	return quantity{v[0], v[1]}, nil
+	return rolling.Quantity{Units: v[0], Part: v[1]}, nil
 }
 
 // readReservation takes a reservation up again. What counters have reserved is not
@@ -360,16 +362,16 @@ func (s *shard) readHeld(r *record, l *heldLine) (h held, err error) {
 
 func (s *shard) readRollingHold(h *held) error {
 	b := &h.account.buckets[h.counter]
-	if h.amount > math.MaxInt64-b.reserved || h.mark <= 0 || h.mark > b.mark {
+	if h.amount > math.MaxInt64-b.Reserved || h.mark <= 0 || h.mark > b.Mark {
 		return fmt.Errorf("amount is %d with mark %d, which its counter has not", h.amount, h.mark)
 	}
-	b.reserved += h.amount
-	if b.open == nil {
-		b.open = new(charges)
+	b.Reserved += h.amount
+	if b.Open == nil {
+		b.Open = new(rolling.Charges)
 	}
-	b.open.holds++
-	if i := b.open.find(h.mark); i >= 0 {
-		b.open.list[i].holds++
+	b.Open.Holds++
+	if i := b.Open.Find(h.mark); i >= 0 {
+		b.Open.List[i].Holds++
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ func (s *shard) book(h *held, used int64, isHeld bool, now reading) {
 				h.mark = s.mark
 			}
 		}
-		b.full = sum(now.mono, b.missing.time(h.limit, b.per))
+		b.filled(now, h.limit)
 	default:
 		p := h.account.calendars[h.counter].open(h.start, h.end, s.m.cfg.KeepWindows)
 		if isHeld {
@@ -162,7 +162,7 @@ func (s *shard) giveBack(h *held, now reading) {
 		b.refill(now.mono, h.limit)
 		b.refund(h.amount, h.mark)
 		b.end(h.amount, h.mark, &s.pool)
-		b.full = sum(now.mono, b.missing.time(h.limit, b.per))
+		b.filled(now, h.limit)
 	default:
 		h.account.calendars[h.counter].open(h.start, h.end, s.m.cfg.KeepWindows).reserved -= h.amount
 	}
@@ -205,9 +205,9 @@ func (b *bucket) stand(limit int64, now reading) standing {
 		return standing{}
 	}
 	b.refill(now.mono, limit)
-	st := standing{committed: b.missing.ceil(), reserved: b.reserved}
-	if !b.missing.zero() {
-		st.full = now.after(b.missing.time(limit, b.per))
+	st := standing{committed: b.Missing.Ceil(), reserved: b.Reserved}
+	if !b.Missing.Zero() {
+		st.full = now.after(b.Missing.Time(limit, b.per))
 	}
 	return st
 }

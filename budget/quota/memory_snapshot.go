@@ -222,12 +222,12 @@ func (a *account) line(tree string, now reading) *accountLine {
 	for i := range a.buckets {
 		b := &a.buckets[i]
 		bl := bucketLine{
-			Window: b.window, Unit: b.unit.String(), Per: b.per, Mark: b.mark,
-			Missing: [2]int64{b.missing.units, b.missing.part}, At: now.toWall(b.at), Full: now.toWall(b.full),
+			Window: b.window, Unit: b.unit.String(), Per: b.per, Mark: b.Mark,
+			Missing: [2]int64{b.Missing.Units, b.Missing.Part}, At: now.toWall(b.At), Full: now.toWall(b.Full),
 		}
-		if b.open != nil {
-			for _, c := range b.open.list {
-				bl.Charges = append(bl.Charges, chargeLine{[2]int64{c.units, c.part}, c.mark})
+		if b.Open != nil {
+			for _, c := range b.Open.List {
+				bl.Charges = append(bl.Charges, chargeLine{[2]int64{c.Units, c.Part}, c.Mark})
 			}
 		}
 		l.Buckets = append(l.Buckets, bl)

@@ -79,10 +79,8 @@ func (m *Memory) TopUp(ctx context.Context, tree string, e Entry, amount int64) 
 		switch {
 		case p != nil:
 			p.committed = max(p.committed-amount, 0)
-		case quantity{units: amount}.less(b.missing):
-			b.pay(quantity{units: amount})
 		default:
-			b.fill()
+			b.Pay(amount, b.per)
 		}
 	})
 }
@@ -91,7 +89,7 @@ func (m *Memory) TopUp(ctx context.Context, tree string, e Entry, amount int64) 
 func (m *Memory) Reset(ctx context.Context, tree string, e Entry) (Status, error) {
 	return m.change(ctx, tree, e, func(p *period, b *bucket) {
 		if p == nil {
-			b.fill()
+			b.Fill()
 			return
 		}
 		p.committed = 0
@@ -119,7 +117,7 @@ func (m *Memory) change(ctx context.Context, tree string, e Entry, do func(*peri
 			b := &f.account.buckets[f.counter]
 			b.refill(now.mono, e.Limit)
 			do(nil, b)
-			b.full = sum(now.mono, b.missing.time(e.Limit, b.per))
+			b.filled(now, e.Limit)
 		} else {
 			if p := f.account.calendars[f.counter].at(f.start); p != nil {
 				do(p, nil)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -43,6 +44,10 @@ type appConfig struct {
 	latency    time.Duration
 	limits     []byte // a file of package quotaconfig
 	logger     *slog.Logger
+
+	store, dsn string        // see stores; "" is in memory
+	lease      time.Duration // 0 is the default of package quota
+	failOpen   bool
 }
 
 // app is the server without its socket.
@@ -83,18 +88,23 @@ func newApp(cfg appConfig) (_ *app, err error) {
 
 // meter makes what limits people.
 func (a *app) meter(cfg appConfig, registry *prometheus.Registry) error {
-	file, err := quotaconfig.Load(bytes.NewReader(cfg.limits))
+	limits := cfg.limits
+	if cfg.failOpen {
+		limits = bytes.ReplaceAll(limits, []byte("\n    scope:"), []byte("\n    failure: open\n    scope:"))
+	}
+	file, err := quotaconfig.Load(bytes.NewReader(limits))
 	if err != nil {
 		return err
 	}
-	ledger, err := quota.NewMemory(quota.MemoryConfig{})
+	ledger, err := openStore(cmp.Or(cfg.store, "memory"), cfg.dsn)
 	if err != nil {
 		return err
 	}
+	a.ends = append(a.ends, ledger.end)
 	a.bus = quota.NewBus(quota.BusConfig{Logger: cfg.logger})
 	a.ends = append(a.ends, a.bus.Close)
 	metrics, err := quota.NewMetrics(quota.MetricsConfig{
-		Bus: a.bus, Catalog: file.Catalog, Memory: ledger, Models: []string{modelName},
+		Bus: a.bus, Catalog: file.Catalog, Memory: ledger.memory, Models: []string{modelName},
 	})
 	if err != nil {
 		return err
@@ -103,7 +113,7 @@ func (a *app) meter(cfg appConfig, registry *prometheus.Registry) error {
 		return err
 	}
 	a.enforcer, err = quota.New(quota.Config{
-		Bus: a.bus, Catalog: file.Catalog, Hooks: metrics.Hooks(), Ledger: ledger, Limits: file.Limits, Logger: cfg.logger,
+		Bus: a.bus, Catalog: file.Catalog, Hooks: metrics.Hooks(), Ledger: kept(ledger), Limits: file.Limits, Logger: cfg.logger, TTL: cfg.lease,
 		Turn: quota.TurnLimits{Calls: 5, Room: quota.Max{quota.Money: int64(answerCost)}},
 	})
 	if err != nil {
@@ -154,20 +164,23 @@ func (a *app) routes(cfg appConfig, registry *prometheus.Registry) (http.Handler
 	mux.Handle("POST /chat", message(limited(http.HandlerFunc(a.chat))))
 	mux.HandleFunc("GET /events", a.board.serve)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", a.healthz)
+	mux.HandleFunc("GET /healthz", a.probe("limits cannot be checked", a.enforcer.Healthy))
+	mux.HandleFunc("GET /readyz", a.probe("nobody can be served", a.enforcer.Ready))
 	mux.Handle("/admin/", http.StripPrefix("/admin", admin))
 	// Pages of other sites must not write to a server on this machine.
 	return http.NewCrossOriginProtection().Handler(mux), nil
 }
 
-// healthz says whether limits can be checked.
-func (a *app) healthz(w http.ResponseWriter, r *http.Request) {
-	if err := a.enforcer.Healthy(r.Context()); err != nil {
-		a.logger.WarnContext(r.Context(), "support: not healthy", slog.Any("error", err))
-		http.Error(w, "limits cannot be checked", http.StatusServiceUnavailable)
-		return
+// probe answers whether something is in order.
+func (a *app) probe(otherwise string, ask func(context.Context) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := ask(r.Context()); err != nil {
+			a.logger.WarnContext(r.Context(), "support: "+otherwise, slog.Any("error", err))
+			http.Error(w, otherwise, http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
 	}
-	fmt.Fprintln(w, "ok")
 }
 
 // bearer lets in who has a token.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -16,6 +17,9 @@ type options struct {
 	addr       string
 	adminToken string
 	latency    time.Duration
+	store, dsn string
+	lease      time.Duration
+	failOpen   bool
 }
 
 const usageHead = `Usage: support [flags]
@@ -37,6 +41,11 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.StringVar(&o.addr, "addr", "127.0.0.1:18099", "`host:port` to listen on; port 0 is any that is free")
 	f.StringVar(&o.adminToken, "admin-token", defaultAdminToken, "`token` that opens /admin/")
 	f.DurationVar(&o.latency, "latency", 800*time.Millisecond, "median `time` that an answer takes")
+	f.StringVar(&o.store, "store", "memory", "where spend is kept: memory, sqlite, postgres or redis")
+	f.StringVar(&o.dsn, "dsn", "", "`where` the store is: a file of SQLite (default "+stores["sqlite"].at+"), or a URL\n"+
+		"(default "+stores["postgres"].at+", "+stores["redis"].at+")")
+	f.DurationVar(&o.lease, "lease", 30*time.Second, "`time` after which the chats of a server that was killed are over")
+	f.BoolVar(&o.failOpen, "fail-open", false, "go on while the store cannot be reached, with a rough check in this process")
 	if err := commandline.Parse(f, args, out, usageHead, ""); err != nil {
 		return o, err
 	}
@@ -47,7 +56,13 @@ func (o *options) validate() error {
 	if _, _, err := net.SplitHostPort(o.addr); err != nil {
 		return fmt.Errorf("-addr %q: must be host:port", o.addr)
 	}
-	switch {
+	switch _, known := stores[o.store]; {
+	case !known:
+		return fmt.Errorf("-store %q: must be memory, sqlite, postgres or redis", o.store)
+	case o.store == "memory" && o.dsn != "":
+		return errors.New("-dsn is for the stores sqlite, postgres and redis") // and may hold a password
+	case o.lease < time.Second || o.lease > time.Hour:
+		return fmt.Errorf("-lease %v: must be 1s to 1h", o.lease)
 	case o.adminToken == "" || strings.ContainsFunc(o.adminToken, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return fmt.Errorf("-admin-token must be ASCII without spaces, and not empty") // and is not shown
 	case o.latency <= 0 || o.latency > 20*time.Second:

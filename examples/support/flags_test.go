@@ -23,6 +23,9 @@ func TestTheCommandLine(t *testing.T) {
 		{[]string{"-admin-token", "two words"}, "-admin-token must be"},
 		{[]string{"-latency", "0s"}, "-latency 0s"},
 		{[]string{"-latency", "1h"}, "-latency 1h"},
+		{[]string{"-store", "paper"}, `-store "paper"`},
+		{[]string{"-dsn", "x.db"}, "-dsn is for"},
+		{[]string{"-store", "sqlite", "-lease", "10ms"}, "-lease 10ms"},
 		{[]string{"now"}, `unexpected argument "now"`},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -19,11 +19,15 @@
 //	GET  /events    what the page shows, as server-sent events
 //	GET  /metrics   Prometheus metrics
 //	GET  /healthz   200 while limits can be checked
+//	GET  /readyz    200 while somebody can be served, checked or not
 //	     /admin/    status, top-up and more, with "Authorization: Bearer demo"
 //
 // Two things are for the demo only: the program believes whoever sends the header
 // X-User-Id, and it shows everybody what everybody uses. So it listens on this machine
-// unless it is told otherwise. Spend is kept in memory, and forgotten at the end.
+// unless it is told otherwise.
+//
+// Spend is kept in memory, and forgotten at the end; with -store sqlite, postgres or
+// redis it stays, and several servers share it.
 package main
 
 import (
@@ -91,6 +95,7 @@ func serve(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	logger := slog.New(slog.NewTextHandler(stderr, nil))
 	a, err := newApp(appConfig{
 		adminToken: o.adminToken, host: loopback, latency: o.latency, limits: limitsFile, logger: logger,
+		store: o.store, dsn: o.dsn, lease: o.lease, failOpen: o.failOpen,
 	})
 	if err != nil {
 		return errors.Join(err, listener.Close())

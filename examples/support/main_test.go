@@ -16,12 +16,13 @@ import (
 
 	"github.com/headgate-go/headgate/budget/quota"
 	"github.com/headgate-go/headgate/internal/memhttp"
+	"github.com/headgate-go/headgate/internal/servers"
 )
 
 // A package that the SDK pulls in starts a goroutine when the program starts.
 func TestMain(m *testing.M) {
 	log.SetOutput(io.Discard) // as main does
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+	goleak.VerifyTestMain(servers.StopAfter(m), goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
 }
 
 // memory serves without a network, so that all that is waited for is virtual time.

@@ -100,9 +100,14 @@ func (r *random) draw(t *rapid.T, i int) quota.Entry {
 	return x
 }
 
+// whole is d in units of the store's clock, rounded up.
+func (r *random) whole(d time.Duration) time.Duration {
+	return (d + r.Resolution - 1) / r.Resolution * r.Resolution
+}
+
 func (r *random) ttl(t *rapid.T) time.Duration {
 	if r.Virtual {
-		return time.Duration(rapid.Int64Range(1, int64(30*time.Minute)).Draw(t, "ttl"))
+		return r.whole(time.Duration(rapid.Int64Range(1, int64(30*time.Minute)).Draw(t, "ttl")))
 	}
 	return rapid.SampledFrom([]time.Duration{8, 28, 128}).Draw(t, "ttl") * time.Minute
 }
@@ -152,7 +157,7 @@ func (r *random) reserve(t *rapid.T) {
 		r.ids = append(r.ids, id)
 	}
 	if got.Denied != want.Denied || got.Held != want.Held || got.Never != want.Never || got.Repeated != want.Repeated ||
-		!slices.Equal(got.Over, want.Over) || got.Wait != want.Wait {
+		!slices.Equal(got.Over, want.Over) || got.Wait != r.whole(want.Wait) {
 		t.Fatalf("Reserve(%+v)\n got: %+v\nwant: %+v", req, got, want)
 	}
 	if d := got.RetryAfter - want.RetryAfter; d > r.Resolution-1 || d < -r.Slack {
@@ -258,7 +263,7 @@ func (r *random) change(t *rapid.T, what string) {
 func (r *random) pass(t *rapid.T) {
 	d := rapid.SampledFrom([]time.Duration{5, 10, 30, 120, 600}).Draw(t, "minutes") * time.Minute
 	if r.Virtual {
-		d = time.Duration(rapid.Int64Range(1, int64(d)).Draw(t, "for"))
+		d = r.whole(time.Duration(rapid.Int64Range(1, int64(d)).Draw(t, "for")))
 	}
 	r.now()
 	r.past += d

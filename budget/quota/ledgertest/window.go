@@ -21,11 +21,11 @@ var windowTests = []test{
 			e.Skip("needs a clock that stands still")
 		}
 		e.settle(e.take(e.hold("u", 100, 100)), 100)
-		e.Pass(e.span(0).End.Sub(e.Now()) - 1)
-		if res := e.refuse(0, e.hold("u", 1, 100)); res.RetryAfter != 1 {
-			e.Fatalf("RetryAfter = %v, want 1ns", res.RetryAfter)
+		e.Pass(e.span(0).End.Sub(e.Now()) - e.Resolution)
+		if res := e.refuse(0, e.hold("u", 1, 100)); res.RetryAfter != e.Resolution {
+			e.Fatalf("RetryAfter = %v, want %v", res.RetryAfter, e.Resolution)
 		}
-		e.Pass(1)
+		e.Pass(e.Resolution)
 		if st := e.status(e.hold("u", 0, 100)); st.Committed != 0 || !sameSpan(st.Span, e.span(1)) {
 			e.Fatalf("at the end stands at %+v, want the next window", st)
 		}

@@ -1,0 +1,15 @@
+package redisledger
+
+import "time"
+
+// Pass has time pass for a ledger at once; back if d is negative.
+func Pass(l *Ledger, d time.Duration) { l.offset.Add(int64(d / time.Microsecond)) }
+
+// Skew is how far a ledger's clock is from the server's.
+func Skew(l *Ledger) time.Duration { return time.Duration(l.offset.Load()) * time.Microsecond }
+
+// SetClock has a ledger go by a clock in place of the server's.
+func SetClock(l *Ledger, clock func() time.Time) { l.clock = clock }
+
+// Exactly has a ledger always run the scripts that reckon large amounts.
+func Exactly(l *Ledger) { l.exact.all = true }

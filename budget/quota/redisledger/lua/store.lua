@@ -1,0 +1,107 @@
+-- Keys of a tree, after a prefix that ends in its hash tag and a colon:
+--
+--   x          when the open reservations expire: a sorted set of their keys, and of
+--              nothing, which never does and has the set stay
+--   r:<id>     a reservation
+--   e:<value>  when the reservation that is exclusive with a value expires, and its key
+--   a:<key>    the counters of a key, its account: since when and until when there are
+--              any, until when nothing that is held of them expires, and a slot for each
+--   h:<key>    the past windows of its calendar counters: a hash, by the name of a slot
+--   w:<writer> the highest number of a writer's settlements
+--   o:<id>     a top-up or a reset that was made
+--
+-- A slot is its name of eight bytes, 48 bytes, and of a bucket its charges. All bytes of
+-- a name are 128 and above, and the last byte of any number is below: so a name is found
+-- nowhere else.
+--
+-- A reservation is what is said of all of it; what Go says of it: its keys, entries, and
+-- the names of their counters; flags; its slots without charges, as they were when they
+-- had been taken; since when its accounts are; and how they were settled, if they were.
+-- What Go reads of it is what a repeat is told.
+--
+-- All times are in microseconds. A script finds out all that it writes for a
+-- reservation before it writes anything.
+--
+-- Most of what a script costs is to make strings, tables and functions. So what happens
+-- always is written out where it happens, with as few of them as possible, and what
+-- hardly ever does is a function that makes the functions.
+local call, find, sub, byte, concat = redis.call, string.find, string.sub, string.byte, table.concat
+
+-- What time it is, and how long things are kept; scripts are told in different ways.
+local now, remember, forget, keep
+
+local HOLD, COUNT, LEASE, CHECK = 0, 1, 2, 3 -- kinds of entries
+-- The flags of an entry are its kind, and 4 rolling, 8 soft, 16 observed, 32 unlimited and
+-- rolling, 64 with thresholds that count. Those of what is held are 1 passed (nothing is
+-- taken), 2 over, and 4 erased.
+local PASSED, OVER, ERASED = 1, 2, 4
+local OPEN, SETTLED, RELEASED, EXPIRED = 0, 1, 2, 3 -- states of reservations
+local SPARE = 3600000000                            -- keys live that much longer
+local DAY = 86400000000
+
+local ACCOUNT = '<c8i8i8'               -- since, till, first: 24 bytes
+local PERIOD = '<i8i8I8I8c8HHI4'        -- from, to, used, held, limit, crossed, epoch, 0
+local PERIOD_SLOT = '<c8i8i8I8I8c8HHI4' -- the same after its name
+local BUCKET = '<I8I8i8I8i8I4I4'        -- units, part, at, held, mark, holds, length of charges
+local BUCKET_SLOT = '<c8I8I8i8I8i8I4I4' -- the same after its name
+
+-- The parts of a reservation:
+-- version, state, late, whether there are flags, sequence number in two halves; since
+-- when it is, when it expires, how long it waits; accounts, entries, entries and others,
+-- where begin what Go says of entries, flags, and slots
+local RECORD = '<BBBBI4i4i8i8i8HHHI4I4I4'
+local ENTRY = '<HBBI8B'                -- account, flags, unit, amount, how many thresholds
+local RATE = '<xxxxxxxxxxxxxxxxI8I8'   -- (limit, burst), rate, den
+local PERIOD_ENDED = '<BI8I8HHI4I8I8H' -- flags, used, kept, (crossed), epoch, 0; used, held, crossed: 43
+local BUCKET_ENDED = '<Bi8I8I8I8i8I8'  -- flags, mark, used; units, part, at, held: 49
+
+-- Buckets ----------------------------------------------------------------------------
+--
+-- A bucket is what is missing from a full burst, in units and parts of one of which
+-- there are den, and while something is held, of which charges that consists. It is
+-- quota.Memory's arithmetic, which says why it is so: refill pays the newest charge
+-- first, a refund the charge of its own cost and then older ones.
+--
+-- One charge that has the bucket's mark and all its holds is not written: it is all that
+-- is missing.
+
+local CHARGE = '<I8I8i8I4' -- units, part, mark, how many hold: 28 bytes
+local CHARGES = 28 * 1024  -- beyond so many the oldest become one
+
+-- payed is what is left of charges when less than all of them is paid.
+local function payed(charges, units, part, den)
+  local holds, at = 0, #charges - 27
+  while at > 0 do
+    local u, p, mark, n = get(CHARGE, charges, at)
+    holds = holds + n
+    if units < u or units == u and part < p then
+      if p < part then u, p = u - ONE, p + den end
+      return sub(charges, 1, at - 1) .. put(CHARGE, u - units, p - part, mark, holds)
+    end
+    if part < p then units, part = units - ONE, part + den end
+    units, part = units - u, part - p
+    at = at - 28
+  end
+  return ''
+end
+
+-- charged adds a charge, with a hold or without one.
+local function charged(charges, units, mark, holds, den)
+  local part, at = ZERO, #charges - 27
+  if at > 0 then
+    local u, p, _, n = get(CHARGE, charges, at)
+    if n == 0 then -- it becomes one with this
+      units, part, charges = u + units, p, sub(charges, 1, at - 1)
+    end
+  end
+  if #charges >= CHARGES then
+    -- The two oldest become one, as if all of it was taken when the newer was. So the
+    -- holds of the older one get nothing back any more.
+    local u, p = get(CHARGE, charges, 1)
+    local u2, p2, m2, n2 = get(CHARGE, charges, 29)
+    u, p = u + u2, p + p2
+    if p >= den then u, p = u + ONE, p - den end
+    charges = put(CHARGE, u, p, m2, n2) .. sub(charges, 57)
+  end
+  return charges .. put(CHARGE, units, part, mark, holds)
+end

@@ -1,0 +1,209 @@
+package redisledger
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/headgate-go/headgate/budget/quota"
+)
+
+// The lengths of parts of a reservation, as lua/store.lua has them.
+const (
+	recordHead = 36 // what the script knows of it
+	recordRest = 18 // what Go does
+	slotLen    = 56
+	sinceLen   = 8
+	flagsLen   = 3
+)
+
+// day is how much longer lives what must outlive something else.
+const day = 24 * time.Hour
+
+// reserve writes what a Reserve asks, and returns the keys and arguments of its script.
+// See lua/reserve.lua.
+func (l *Ledger) reserve(w *encoder, k keys, r *quota.Reserve) (names []string, args []any) {
+	all, ttl := r.Entries, microsUp(cmp.Or(r.TTL, quota.DefaultTTL))
+	remember, forget := microsUp(l.cfg.Remember), microsUp(l.cfg.Forget)
+	w.said, w.names = make([]byte, 0, 64*len(all)), make([]byte, 0, 32*len(all))
+
+	const head = 92
+	w.asked = make([]byte, head, head+64*(len(all)+2))
+	horizon, low, high := ttl+remember, int64(-never), int64(never)
+	var room [4]*[3]quota.Span
+	spans := room[:0]
+	var roomToo [8]byte
+	spanOf := roomToo[:0] // each entry's, from 1
+	next := 89            // where the flags and the place of the next entry are written
+	for i := range all {
+		e := &all[i]
+		name := w.entry(e)
+		flags := flagsOf(e)
+		if e.Kind == quota.Count && countThresholds(e) > 0 {
+			flags |= crosses
+		}
+		w.asked[next] = flags
+		order.PutUint16(w.asked[next+1:], uint16(w.place(e.Key)))
+		a := appendSlot(w.asked, name)
+		if e.Rolling {
+			units, per := rate(e)
+			a = w.amount(a, e.Amount)
+			a = w.amount(a, e.Burst)
+			a = w.amount(a, units)
+			a = w.amount(a, per)
+			a = order.AppendUint64(a, uint64(micros(e.MaxWait)))
+			spanOf = append(spanOf, 0)
+		} else {
+			n := slices.IndexFunc(spans, func(s *[3]quota.Span) bool { return *s == e.Spans })
+			if n < 0 {
+				n = len(spans)
+				spans = append(spans, &e.Spans)
+			}
+			spanOf = append(spanOf, byte(n+1))
+			from, to := ends(&e.Spans, 1)
+			low, high = max(low, from), min(high, to)
+			if to == never && e.Kind != quota.Lease {
+				horizon = max(horizon, forget)
+			}
+			a = order.AppendUint64(a, uint64(from))
+			a = order.AppendUint64(a, uint64(to))
+			a = appendLimit(a, e)
+			a = w.amount(a, e.Amount)
+			a = w.limit(a, e.Limit)
+			hard := e.Limit
+			if e.Soft {
+				hard = e.Ceiling
+			}
+			a = w.limit(a, hard)
+		}
+		next = len(a)
+		w.asked = append(a, 0, 0, 0)
+	}
+	more := len(w.asked)
+	a := order.AppendUint16(w.asked, uint16(l.cfg.KeepWindows))
+	a = order.AppendUint16(a, uint16(len(spans)))
+	flagsAt := len(a)
+	w.asked = append(a, 0, 0, 0, 0)
+	for _, s := range spans {
+		w.span(s)
+	}
+	for i := range all {
+		e := &all[i]
+		if e.Rolling {
+			continue
+		}
+		w.asked = append(w.asked, spanOf[i], 0)
+		if n := countThresholds(e); e.Kind == quota.Count && n > 0 {
+			w.asked = appendThresholds(append(w.asked, byte(n)), e, n)
+		}
+	}
+
+	names = make([]string, 0, 3+len(w.keys))
+	names = append(names, k.index(), k.reservation(r.ID))
+	exclusive := ""
+	rest := make([]byte, recordRest, recordRest+len(w.said)+len(w.names)+flagsLen*len(all)+(len(w.keys)+1)*(len(k)+64))
+	if r.Exclusive != "" {
+		exclusive = k.exclusive(r.Exclusive)
+	}
+	rest = appendText(rest, exclusive)
+	for _, key := range w.keys {
+		names = append(names, k.account(key))
+		rest = appendText(rest, names[len(names)-1])
+	}
+	if exclusive != "" {
+		names = append(names, exclusive)
+	}
+	const begin = 1 + recordHead
+	said := begin + len(rest)
+	rest = append(rest, w.said...)
+	rest = append(rest, w.names...)
+	flags := begin + len(rest)
+	rest = append(rest, make([]byte, flagsLen*len(all))...)
+	order.PutUint16(rest, uint16(len(w.keys)))
+	order.PutUint16(rest[2:], uint16(len(all)))
+	order.PutUint16(rest[4:], uint16(len(all)))
+	order.PutUint32(rest[6:], uint32(said))
+	order.PutUint32(rest[10:], uint32(flags))
+	order.PutUint32(rest[14:], uint32(begin+len(rest)))
+
+	h := w.asked
+	order.PutUint32(h[flagsAt:], uint32(flags-begin))
+	offset, still := l.time()
+	score, digits := l.hint(ttl)
+	order.PutUint16(h, uint16(len(w.keys)))
+	order.PutUint16(h[2:], uint16(len(all)))
+	order.PutUint64(h[4:], uint64(offset))
+	h[12] = still
+	for i, n := range [...]int64{ttl, remember, forget, horizon, low, high, score} {
+		order.PutUint64(h[13+8*i:], uint64(n))
+	}
+	copy(h[69:], digits)
+	order.PutUint32(h[85:], uint32(more+1))
+	life := (ttl + forget + microsUp(day) + 999) / 1000
+	return names, []any{rest, w.asked, strconv.FormatInt(life, 10)}
+}
+
+// Reserve implements [quota.Ledger]. It is one round trip, however many entries there
+// are; what is rare takes a second one, such as the first use of a counter in a window,
+// or an expired reservation that is to be swept. A denial takes further ones while there
+// are more of these than one script sweeps.
+func (l *Ledger) Reserve(ctx context.Context, r quota.Reserve) (quota.Reserved, error) {
+	none := quota.Reserved{Denied: -1}
+	if err := r.Validate(); err != nil {
+		return none, err
+	}
+	answer, err := l.run(ctx, reserveScript, r.Tree, func(w *encoder, k keys) ([]string, []any) { return l.reserve(w, k, &r) })
+	if err != nil {
+		return none, err
+	}
+	d := decoder{s: answer[1:]}
+	if answer[0] == 'R' {
+		rec, err := d.record(l.keysOf(r.Tree))
+		if err != nil {
+			return none, err
+		}
+		return rec.repeated(r.Room), nil
+	}
+	res, err := d.reserved(answer[0], r.Entries, r.Room)
+	if err == nil {
+		l.saw(res.Now)
+	}
+	return res, err
+}
+
+// reserved reads what a Reserve was answered: it was taken, denied, or held back.
+func (r *decoder) reserved(code byte, entries []quota.Entry, room []quota.Status) (quota.Reserved, error) {
+	res := quota.Reserved{Now: timeOf(r.int64()), Denied: r.uint16() - 1, Never: r.byte() != 0}
+	retry, wait := r.int64(), r.int64()
+	res.Status = statusesIn(room, len(entries))
+	switch code {
+	case 'T':
+		res.Denied, res.Wait = -1, duration(wait)
+	case 'H':
+		res.Denied, res.Never, res.Held = -1, false, true
+	}
+	if code != 'T' && retry < never {
+		res.RetryAfter = duration(retry)
+	}
+	for i := range entries {
+		r.status(&entries[i], &res.Status[i])
+	}
+	if r.s == "" { // no flags at all
+		return res, r.err()
+	}
+	for i := range entries {
+		said, crossed := r.byte(), r.uint16()
+		if said&over != 0 && code != 'H' {
+			res.Over = append(res.Over, i)
+		}
+		if crossed > 0 {
+			e, st := &entries[i], &res.Status[i]
+			res.Crossed = append(res.Crossed, quota.Crossing{
+				Counter: e.Counter, Span: st.Span, Percent: crossed, Committed: st.Committed, Limit: e.Limit,
+			})
+		}
+	}
+	return res, r.err()
+}

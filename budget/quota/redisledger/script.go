@@ -1,0 +1,129 @@
+package redisledger
+
+import (
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+	"regexp"
+	"strings"
+)
+
+// The parts of scripts. See lua/store.lua for how a tree is kept.
+var (
+	//go:embed lua/fast.lua
+	fastLua string
+	//go:embed lua/exact.lua
+	exactLua string
+	//go:embed lua/store.lua
+	storeLua string
+	//go:embed lua/past.lua
+	pastLua string
+	//go:embed lua/conclude.lua
+	concludeLua string
+	//go:embed lua/ends.lua
+	endsLua string
+	//go:embed lua/sweep.lua
+	sweepLua string
+	//go:embed lua/more.lua
+	moreLua string
+	//go:embed lua/reserve.lua
+	reserveLua string
+	//go:embed lua/reserve_fast.lua
+	reserveFastLua string
+	//go:embed lua/settle_fast.lua
+	settleFastLua string
+	//go:embed lua/settle.lua
+	settleLua string
+	//go:embed lua/release.lua
+	releaseLua string
+	//go:embed lua/renew.lua
+	renewLua string
+	//go:embed lua/status.lua
+	statusLua string
+	//go:embed lua/history.lua
+	historyLua string
+	//go:embed lua/erase.lua
+	eraseLua string
+)
+
+// source is a script, and the name by which the server knows it.
+type source struct{ text, sha string }
+
+func newSource(parts ...string) source {
+	text := strings.Join(parts, "\n")
+	sum := sha1.Sum([]byte(text)) // as the server names it
+	return source{text, hex.EncodeToString(sum[:])}
+}
+
+// A script is one operation of the ledger, in up to three ways.
+type script struct {
+	name string
+	// lean is fast where nothing rare is to be done. Where that is, it answers 'X', and
+	// has done nothing; where there is no such script, it is full.
+	lean source
+	// full can do everything with plain numbers.
+	full source
+	// exact is its twin for large amounts.
+	exact source
+}
+
+// The ways of a script.
+const (
+	lean = iota
+	full
+	exact
+)
+
+func (s *script) way(way int) *source {
+	switch way {
+	case lean:
+		return &s.lean
+	case full:
+		return &s.full
+	}
+	return &s.exact
+}
+
+// newScript makes a script of what it needs only rarely, and of what it does always.
+func newScript(name, rarely, always string) *script {
+	s := &script{
+		name:  name,
+		full:  newSource(fastLua, storeLua, rarely, always),
+		exact: newSource(exactLua, storeLua, rarely, always),
+	}
+	s.lean = s.full
+	return s
+}
+
+// newFastScript makes a script that has a fast way for what happens nearly always, which
+// stands in place of a mark.
+func newFastScript(name, rarely, always, fast string) *script {
+	s := newScript(name, rarely, always)
+	always = strings.Replace(always, "-- FAST\n", fast, 1)
+	s.lean = newSource(fastLua, storeLua, rare.ReplaceAllString(always, "do return 'X' end"))
+	return s
+}
+
+// rare are statements which say that something rare is to be done.
+var rare = regexp.MustCompile(`(?m)^.* -- RARE$`)
+
+// Functions that make functions, for what is rare.
+var (
+	unfold   = "local function unfold()\n" + pastLua + "end\n"
+	sweeping = unfold + "local function sweeping(past)\n" + endsLua +
+		"local function conclude(name, s, state, actual, low, high, targets, old)\n" + concludeLua + "return s\nend\n" +
+		sweepLua + "end\n"
+	unfoldMore = "local function unfoldmore(past)\n" + moreLua + "end\n"
+)
+
+var (
+	reserveScript = newFastScript("reserve", sweeping, reserveLua, reserveFastLua)
+	settleScript  = newFastScript("settle", sweeping+unfoldMore, endsLua+strings.Replace(settleLua, "-- CONCLUDE\n", concludeLua, 1), settleFastLua)
+	releaseScript = newScript("release", sweeping, releaseLua)
+	renewScript   = newScript("renew", sweeping, renewLua)
+	statusScript  = newScript("status", sweeping, statusLua)
+	historyScript = newScript("history", sweeping, historyLua)
+	eraseScript   = newScript("erase", sweeping, eraseLua)
+
+	scripts = []*script{reserveScript, settleScript, releaseScript, renewScript, statusScript, historyScript, eraseScript}
+)

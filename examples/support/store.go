@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver of Postgres
+	"github.com/redis/go-redis/v9"
+	_ "modernc.org/sqlite" // and that of SQLite
+
+	"github.com/headgate-go/headgate/budget/quota"
+	"github.com/headgate-go/headgate/budget/quota/redisledger"
+	"github.com/headgate-go/headgate/budget/quota/sqlledger"
+)
+
+// storeKind is where spend is kept.
+type storeKind struct {
+	open func(ctx context.Context, at string) (*store, error)
+	// at is where it is unless the command line says otherwise.
+	at string
+}
+
+var stores = map[string]storeKind{
+	"memory":   {openMemory, ""},
+	"sqlite":   {openSQLite, "support.db"},
+	"postgres": {openPostgres, "postgres://127.0.0.1:5432/postgres"},
+	"redis":    {openRedis, "redis://127.0.0.1:6379/0"},
+}
+
+// store is a ledger and what it stands on.
+type store struct {
+	quota.Ledger
+	memory *quota.Memory // nil if it is another one; for metrics
+	close  func() error
+}
+
+// opening is how long the store may take to be there at the start.
+const opening = 10 * time.Second
+
+// openStore opens the ledger that the command line asks for.
+func openStore(kind, at string) (*store, error) {
+	k, ok := stores[kind]
+	if !ok {
+		return nil, fmt.Errorf("there is no store %q", kind)
+	}
+	if at == "" {
+		at = k.at
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), opening)
+	defer cancel()
+	s, err := k.open(ctx, at)
+	if err != nil {
+		return nil, fmt.Errorf("store %s: %w", kind, err)
+	}
+	return s, nil
+}
+
+// kept is the ledger itself: an enforcer knows one in memory when it sees it.
+func kept(s *store) quota.Ledger {
+	if s.memory != nil {
+		return s.memory
+	}
+	return s.Ledger
+}
+
+// end closes the ledger, and then what it stands on.
+func (s *store) end(ctx context.Context) error { return errors.Join(s.Ledger.Close(ctx), s.close()) }
+
+func openMemory(context.Context, string) (*store, error) {
+	m, err := quota.NewMemory(quota.MemoryConfig{})
+	return &store{Ledger: m, memory: m, close: func() error { return nil }}, err
+}
+
+func openSQLite(ctx context.Context, file string) (*store, error) {
+	// Two programs may have the file open: each waits a while for the other's lock.
+	dsn := "file:" + (&url.URL{Path: file}).EscapedPath() + "?_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=busy_timeout(400)"
+	return openSQL(ctx, "sqlite", dsn)
+}
+
+func openPostgres(ctx context.Context, dsn string) (*store, error) {
+	return openSQL(ctx, "pgx", dsn)
+}
+
+func openSQL(ctx context.Context, driver, dsn string) (*store, error) {
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		return nil, err
+	}
+	l, err := sqlledger.New(ctx, sqlledger.Config{DB: db})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &store{Ledger: l, close: db.Close}, nil
+}
+
+func openRedis(ctx context.Context, dsn string) (*store, error) {
+	o, err := redis.ParseURL(dsn)
+	if err != nil {
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "redis: "))
+	}
+	o.ContextTimeoutEnabled = true // a connection that hangs costs no more than its operation may take
+	client := redis.NewClient(o)
+	l, err := redisledger.New(ctx, redisledger.Config{Client: client})
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return &store{Ledger: l, close: client.Close}, nil
+}

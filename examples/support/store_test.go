@@ -1,0 +1,296 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/internal/servers"
+)
+
+// shared are the stores that several servers can share, each with what the command line
+// is to say about it.
+var shared = map[string]func(t *testing.T) []string{
+	"sqlite": func(t *testing.T) []string {
+		return []string{"-store", "sqlite", "-dsn", filepath.Join(t.TempDir(), "spend.db")}
+	},
+	"postgres": func(t *testing.T) []string {
+		return []string{"-store", "postgres", "-dsn", servers.SharedPostgres(t).NewDatabase(t)}
+	},
+	"redis": func(t *testing.T) []string {
+		return []string{"-store", "redis", "-dsn", "redis://" + servers.StartRedis(t, servers.RedisOptions{}).Addr()}
+	},
+}
+
+// served says where a server is that says so in its first line.
+func served(t *testing.T, lines <-chan string) (url string) {
+	t.Helper()
+	select {
+	case line := <-lines:
+		at, ok := strings.CutPrefix(strings.TrimSpace(line), "support: ")
+		if !ok {
+			t.Fatalf("the server says %q", line)
+		}
+		return strings.TrimSuffix(at, "/")
+	case <-time.After(30 * time.Second):
+		t.Fatal("the server does not begin")
+	}
+	return ""
+}
+
+// beginServer runs the program until the test ends.
+func beginServer(t *testing.T, args ...string) (url string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	in, out := io.Pipe()
+	var stderr lockedBuffer
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		defer out.Close()
+		if code := run(ctx, append([]string{"-addr", "127.0.0.1:0"}, args...), out, &stderr); code != exitOK {
+			t.Errorf("the server ended with %d: %s", code, stderr.String())
+		}
+	})
+	t.Cleanup(func() { cancel(); ended.Wait() })
+	lines := make(chan string, 1)
+	go func() {
+		defer close(lines)
+		buf := make([]byte, 200)
+		n, _ := in.Read(buf)
+		lines <- string(buf[:n])
+		_, _ = io.Copy(io.Discard, in)
+	}()
+	return served(t, lines)
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// send sends a message of a user.
+func send(ctx context.Context, url, user string) (status int, body string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/chat", strings.NewReader("Where is my parcel?"))
+	if err != nil {
+		return 0, "", err
+	}
+	req.Header.Set(userHeader, user)
+	transport := &http.Transport{DisableKeepAlives: true}
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(text), err
+}
+
+func mustGet(t *testing.T, url string, status int) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != status {
+		t.Errorf("%s: %s, want %d", url, resp.Status, status)
+	}
+}
+
+// Two servers on one store are one budget, and it is still there after both have ended.
+func TestServersThatShareAStoreShareEveryBudget(t *testing.T) {
+	t.Parallel()
+	for kind, where := range shared {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			args := append(where(t), "-latency", "50ms")
+			chats := func(t *testing.T, urls []string, want ...int) {
+				for i, status := range want {
+					got, body, err := sendUntilAnswered(t, urls[i%len(urls)], "alice")
+					if err != nil || got != status {
+						t.Fatalf("message %d got %d, %v: %s; want %d", i+1, got, err, body, status)
+					}
+				}
+			}
+			t.Run("two servers", func(t *testing.T) {
+				chats(t, []string{beginServer(t, args...), beginServer(t, args...)}, 200, 200, 200, 429, 429)
+			})
+			t.Run("after both", func(t *testing.T) {
+				url := beginServer(t, args...)
+				chats(t, []string{url}, 429)
+				if got, body, err := sendUntilAnswered(t, url, "bob"); err != nil || got != http.StatusOK {
+					t.Errorf("bob got %d, %v: %s", got, err, body)
+				}
+			})
+		})
+	}
+}
+
+// TestServerThatIsKilled is the server of the next test.
+func TestServerThatIsKilled(t *testing.T) {
+	if !servers.Respawned(t) {
+		t.Skip("runs as a process of its own")
+	}
+	os.Exit(run(t.Context(), strings.Fields(os.Getenv("SUPPORT_ARGS")), os.Stdout, os.Stderr))
+}
+
+// A user may have two chats open. Those of a server that was killed in their middle are
+// over when their leases are, and none before.
+func TestTheChatsOfAServerThatWasKilledComeBack(t *testing.T) {
+	t.Parallel()
+	for kind, where := range shared {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			const lease = 3 * time.Second
+			args := append(where(t), "-lease", lease.String())
+			dying := servers.Respawn(t, "TestServerThatIsKilled",
+				"SUPPORT_ARGS="+strings.Join(append([]string{"-addr", "127.0.0.1:0", "-latency", "20s"}, args...), " "))
+			url := served(t, dying.Lines())
+			living := beginServer(t, append(args, "-latency", "50ms")...)
+
+			var open sync.WaitGroup
+			for range 2 {
+				open.Go(func() { _, _, _ = send(t.Context(), url, "carol") })
+			}
+			for begin := time.Now(); openChats(t, living, "carol") < 2; time.Sleep(50 * time.Millisecond) {
+				if time.Since(begin) > 20*time.Second {
+					t.Fatal("two chats do not begin")
+				}
+			}
+			third := func() int {
+				status, body, err := sendUntilAnswered(t, living, "carol")
+				if err != nil || status == http.StatusTooManyRequests && !strings.Contains(body, "open-chats") {
+					t.Fatalf("carol got %d, %v: %s", status, err, body)
+				}
+				return status
+			}
+			if got := third(); got != http.StatusTooManyRequests {
+				t.Fatalf("beside two open chats a third got %d", got)
+			}
+			killed := time.Now()
+			dying.Kill()
+			open.Wait()
+			if n := openChats(t, living, "carol"); n >= 0 && n != 2 && time.Since(killed) < lease/2 {
+				t.Errorf("%d chats of a server that was killed just now are open, want 2", n)
+			}
+			for openChats(t, living, "carol") != 0 {
+				if time.Since(killed) > 3*lease {
+					t.Fatalf("%v after the server was killed its chats are still open", time.Since(killed))
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			if got := third(); got != http.StatusOK {
+				t.Errorf("then a chat got %d", got)
+			}
+		})
+	}
+}
+
+// sendUntilAnswered sends a message again while the store is too slow, as it may be on a
+// machine with much else to do.
+func sendUntilAnswered(t *testing.T, url, user string) (status int, body string, err error) {
+	for begin := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		status, body, err = send(t.Context(), url, user)
+		if err != nil || status != http.StatusServiceUnavailable || time.Since(begin) > 20*time.Second {
+			return status, body, err
+		}
+	}
+}
+
+// openChats is how many chats of a user are open, by the admin; below 0 if the store is
+// too slow to tell.
+func openChats(t *testing.T, url, user string) int64 {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/admin/status?tenant=acme&user="+user, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+defaultAdminToken)
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var status struct {
+		Limits []struct {
+			Limit    string `json:"limit"`
+			Reserved int64  `json:"reserved"`
+		} `json:"limits"`
+	}
+	if resp.StatusCode == http.StatusServiceUnavailable {
+		return -1
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&status); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s, %v", resp.Status, err)
+	}
+	for _, l := range status.Limits {
+		if l.Limit == "open-chats" {
+			return l.Reserved
+		}
+	}
+	t.Fatalf("there is no limit open-chats in %+v", status)
+	return 0
+}
+
+// Whether the program is healthy and whether it can serve are two questions while its
+// store is gone.
+func TestAServerWithoutItsStoreServesIfItIsToldTo(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args         []string
+		ready, chats int
+	}{
+		{nil, http.StatusServiceUnavailable, http.StatusServiceUnavailable},
+		{[]string{"-fail-open"}, http.StatusOK, http.StatusOK},
+	} {
+		t.Run(fmt.Sprint(c.args), func(t *testing.T) {
+			t.Parallel()
+			redis := servers.StartRedis(t, servers.RedisOptions{})
+			url := beginServer(t, append([]string{"-store", "redis", "-dsn", "redis://" + redis.Addr(), "-latency", "50ms"}, c.args...)...)
+			mustGet(t, url+"/readyz", http.StatusOK)
+			redis.Pause()
+			mustGet(t, url+"/healthz", http.StatusServiceUnavailable)
+			mustGet(t, url+"/readyz", c.ready)
+			status, body, err := send(t.Context(), url, "bob")
+			if err != nil || status != c.chats {
+				t.Errorf("bob got %d, %v: %s; want %d", status, err, body, c.chats)
+			}
+			redis.Resume()
+			for begin := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+				status, body, err := send(t.Context(), url, "bob")
+				if err == nil && status == http.StatusOK {
+					break
+				}
+				if time.Since(begin) > 20*time.Second {
+					t.Fatalf("the store is back, and bob gets %d, %v: %s", status, err, body)
+				}
+			}
+			mustGet(t, url+"/healthz", http.StatusOK)
+		})
+	}
+}
