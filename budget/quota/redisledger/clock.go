@@ -20,7 +20,9 @@ func (l *Ledger) saw(now time.Time) {
 }
 
 // hintDigits is how many digits a time has from 2001 to 2286.
-const hintDigits = 16
+const hintDigits = len(noHint)
+
+const noHint = "0000000000000000"
 
 // hint is when a reservation of now expires, or a little before: the time at which the
 // server has last answered is known, and how much has passed since. A script puts it into
@@ -29,11 +31,11 @@ const hintDigits = 16
 func (l *Ledger) hint(ttl int64) (score int64, digits string) {
 	ahead := l.ahead.Load()
 	if ahead == 0 {
-		return 0, ""
+		return 0, noHint
 	}
 	score = ahead + time.Since(l.begun).Microseconds() + ttl
 	if digits = strconv.FormatInt(score, 10); len(digits) != hintDigits {
-		return 0, ""
+		return 0, noHint
 	}
 	return score, digits
 }

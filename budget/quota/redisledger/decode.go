@@ -190,6 +190,20 @@ type record struct {
 // recordVersion is that of the format in which reservations are kept.
 const recordVersion = 1
 
+// States of a reservation, as in lua/store.lua.
+const (
+	stateSettled       = 1
+	stateSettledSimply = 4
+)
+
+// settledRecord is a reservation that was open, with how it was settled.
+func settledRecord(record, ended string) string {
+	if len(record) < 2 {
+		return ""
+	}
+	return record[:1] + string(rune(stateSettledSimply)) + record[2:] + ended
+}
+
 // held is an entry of a reservation, and what was found out of it.
 type held struct {
 	counter     quota.Counter
@@ -210,7 +224,6 @@ func (r *decoder) record(k keys) (rec record, err error) {
 	if version != recordVersion && !r.short {
 		return rec, fmt.Errorf("%w: a reservation is in format %d, which is not of this version", quota.ErrUnavailable, version)
 	}
-	const settled = 1
 	rec.late = r.byte() != 0
 	r.bytes(9) // whether there are flags, the sequence number
 	rec.taken = r.int64()
@@ -253,29 +266,20 @@ func (r *decoder) record(k keys) (rec record, err error) {
 	for i := range rec.held {
 		h := &rec.held[i]
 		crossed := h.first.crossed
-		r.bytes(8) // the slot's name
-		if h.rolling {
-			h.first = r.bucket(h.units, h.den)
-			r.bytes(16)
-		} else {
-			h.from, h.to, h.limit, h.first = r.window()
-		}
+		h.first = r.slot(h)
 		h.first.crossed = crossed
 	}
 	r.bytes(sinceLen * len(places))
-	for i := range rec.held {
-		if state != settled {
-			break
+	switch state {
+	case stateSettled:
+		for i := range rec.held {
+			rec.held[i].ended(r)
 		}
-		h := &rec.held[i]
-		h.said |= r.byte()
-		if h.rolling {
-			r.bytes(16) // the mark, and what was used
-			h.last = r.bucket(h.units, h.den)
-		} else {
-			r.bytes(24) // what was used and kept, the epoch
-			h.last.committed, h.last.reserved = r.int64(), r.int64()
-			h.last.crossed = r.uint16()
+	case stateSettledSimply:
+		r.bytes(8 * quota.Units) // what was used
+		for i := range rec.held {
+			then := rec.held[i] // its limit may be that of another call by then
+			rec.held[i].last = r.slot(&then)
 		}
 	}
 	for i := range rec.held {
@@ -284,6 +288,31 @@ func (r *decoder) record(k keys) (rec record, err error) {
 		}
 	}
 	return rec, r.err()
+}
+
+// slot reads the slot of an entry.
+func (r *decoder) slot(h *held) (st stand) {
+	r.bytes(8) // its name
+	if h.rolling {
+		st = r.bucket(h.units, h.den)
+		r.bytes(16) // mark, holds, charges
+	} else {
+		h.from, h.to, h.limit, st = r.window()
+	}
+	return st
+}
+
+// ended reads how an entry was settled.
+func (h *held) ended(r *decoder) {
+	h.said |= r.byte()
+	if h.rolling {
+		r.bytes(16) // the mark, and what was used
+		h.last = r.bucket(h.units, h.den)
+		return
+	}
+	r.bytes(24) // what was used and kept, the epoch
+	h.last.committed, h.last.reserved = r.int64(), r.int64()
+	h.last.crossed = r.uint16()
 }
 
 // status is how a counter stood, and what it had crossed. Of a key that was erased

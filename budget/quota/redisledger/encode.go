@@ -120,6 +120,7 @@ func appendSlot(b []byte, name []byte) []byte {
 type encoder struct {
 	exact bool   // amounts are not plain numbers
 	large bool   // they must not be
+	whole bool   // for a script that can do everything
 	said  []byte // what is kept of entries
 	names []byte // of their counters; they are kept, too
 	asked []byte // what is only asked now

@@ -157,14 +157,13 @@ func (l *Ledger) run(ctx context.Context, s *script, tree string, ask func(*enco
 	if l.exact.has(tree) {
 		way = exact
 	}
-	w := &encoder{exact: way == exact}
 	k := l.keysOf(tree)
-	names, args := ask(w, k)
 	for {
+		w := &encoder{exact: way == exact, whole: way != lean}
+		names, args := ask(w, k)
 		if w.large && way != exact {
 			way = exact
-			w = &encoder{exact: true}
-			names, args = ask(w, k)
+			continue
 		}
 		answer, err = l.sender.do(ctx, s.way(way), arguments(names, args), until)
 		switch {
@@ -178,7 +177,7 @@ func (l *Ledger) run(ctx context.Context, s *script, tree string, ask func(*enco
 			way = full
 		case answer[0] == 'E' && way != exact:
 			l.exact.add(tree)
-			w.large = true
+			way = exact
 		case answer[0] != 'B':
 			return answer, nil
 		}

@@ -3,7 +3,6 @@ package redisledger
 import (
 	"cmp"
 	"context"
-	"slices"
 	"strconv"
 	"time"
 
@@ -29,20 +28,18 @@ func (l *Ledger) reserve(w *encoder, k keys, r *quota.Reserve) (names []string, 
 	remember, forget := microsUp(l.cfg.Remember), microsUp(l.cfg.Forget)
 	w.said, w.names = make([]byte, 0, 64*len(all)), make([]byte, 0, 32*len(all))
 
-	const head = 92
-	w.asked = make([]byte, head, head+64*(len(all)+2))
+	const head = 98
+	w.asked = make([]byte, head, head+64*len(all))
 	horizon, low, high := ttl+remember, int64(-never), int64(never)
-	var room [4]*[3]quota.Span
-	spans := room[:0]
-	var roomToo [8]byte
-	spanOf := roomToo[:0] // each entry's, from 1
-	next := 89            // where the flags and the place of the next entry are written
+	next := head - 3 // where the flags and the account of the next entry are written
 	for i := range all {
 		e := &all[i]
 		name := w.entry(e)
-		flags := flagsOf(e)
-		if e.Kind == quota.Count && countThresholds(e) > 0 {
-			flags |= crosses
+		flags, thresholds := flagsOf(e), 0
+		if e.Kind == quota.Count {
+			if thresholds = countThresholds(e); thresholds > 0 {
+				flags |= crosses
+			}
 		}
 		w.asked[next] = flags
 		order.PutUint16(w.asked[next+1:], uint16(w.place(e.Key)))
@@ -54,14 +51,7 @@ func (l *Ledger) reserve(w *encoder, k keys, r *quota.Reserve) (names []string, 
 			a = w.amount(a, units)
 			a = w.amount(a, per)
 			a = order.AppendUint64(a, uint64(micros(e.MaxWait)))
-			spanOf = append(spanOf, 0)
 		} else {
-			n := slices.IndexFunc(spans, func(s *[3]quota.Span) bool { return *s == e.Spans })
-			if n < 0 {
-				n = len(spans)
-				spans = append(spans, &e.Spans)
-			}
-			spanOf = append(spanOf, byte(n+1))
 			from, to := ends(&e.Spans, 1)
 			low, high = max(low, from), min(high, to)
 			if to == never && e.Kind != quota.Lease {
@@ -79,24 +69,20 @@ func (l *Ledger) reserve(w *encoder, k keys, r *quota.Reserve) (names []string, 
 			a = w.limit(a, hard)
 		}
 		next = len(a)
-		w.asked = append(a, 0, 0, 0)
-	}
-	more := len(w.asked)
-	a := order.AppendUint16(w.asked, uint16(l.cfg.KeepWindows))
-	a = order.AppendUint16(a, uint16(len(spans)))
-	flagsAt := len(a)
-	w.asked = append(a, 0, 0, 0, 0)
-	for _, s := range spans {
-		w.span(s)
-	}
-	for i := range all {
-		e := &all[i]
-		if e.Rolling {
-			continue
+		a = append(a, 0, 0, 0)
+		if thresholds > 0 {
+			a = appendThresholds(append(a, byte(thresholds)), e, thresholds)
 		}
-		w.asked = append(w.asked, spanOf[i], 0)
-		if n := countThresholds(e); e.Kind == quota.Count && n > 0 {
-			w.asked = appendThresholds(append(w.asked, byte(n)), e, n)
+		w.asked = a
+	}
+	spans := len(w.asked)
+	for i := range all {
+		if e := &all[i]; !e.Rolling && w.whole {
+			for _, i := range []int{0, 2} {
+				from, to := ends(&e.Spans, i)
+				w.asked = order.AppendUint64(w.asked, uint64(from))
+				w.asked = order.AppendUint64(w.asked, uint64(to))
+			}
 		}
 	}
 
@@ -128,19 +114,24 @@ func (l *Ledger) reserve(w *encoder, k keys, r *quota.Reserve) (names []string, 
 	order.PutUint32(rest[10:], uint32(flags))
 	order.PutUint32(rest[14:], uint32(begin+len(rest)))
 
-	h := w.asked
-	order.PutUint32(h[flagsAt:], uint32(flags-begin))
+	h := w.asked[:0]
 	offset, still := l.time()
 	score, digits := l.hint(ttl)
-	order.PutUint16(h, uint16(len(w.keys)))
-	order.PutUint16(h[2:], uint16(len(all)))
-	order.PutUint64(h[4:], uint64(offset))
-	h[12] = still
-	for i, n := range [...]int64{ttl, remember, forget, horizon, low, high, score} {
-		order.PutUint64(h[13+8*i:], uint64(n))
-	}
-	copy(h[69:], digits)
-	order.PutUint32(h[85:], uint32(more+1))
+	h = order.AppendUint16(h, uint16(len(w.keys)))
+	h = order.AppendUint16(h, uint16(len(all)))
+	h = order.AppendUint64(h, uint64(offset))
+	h = append(h, still)
+	h = order.AppendUint64(h, uint64(ttl))
+	h = order.AppendUint64(h, uint64(remember))
+	h = order.AppendUint64(h, uint64(forget))
+	h = order.AppendUint16(h, uint16(l.cfg.KeepWindows))
+	h = order.AppendUint64(h, uint64(horizon))
+	h = order.AppendUint64(h, uint64(low))
+	h = order.AppendUint64(h, uint64(high))
+	h = order.AppendUint64(h, uint64(score))
+	h = append(h, digits...)
+	h = order.AppendUint32(h, uint32(flags-begin))
+	order.AppendUint32(h, uint32(spans+1))
 	life := (ttl + forget + microsUp(day) + 999) / 1000
 	return names, []any{rest, w.asked, strconv.FormatInt(life, 10)}
 }

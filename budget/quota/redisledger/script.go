@@ -24,6 +24,8 @@ var (
 	endsLua string
 	//go:embed lua/sweep.lua
 	sweepLua string
+	//go:embed lua/plain.lua
+	plainLua string
 	//go:embed lua/more.lua
 	moreLua string
 	//go:embed lua/reserve.lua
@@ -113,12 +115,13 @@ var (
 	sweeping = unfold + "local function sweeping(past)\n" + endsLua +
 		"local function conclude(name, s, state, actual, low, high, targets, old)\n" + concludeLua + "return s\nend\n" +
 		sweepLua + "end\n"
-	unfoldMore = "local function unfoldmore(past)\n" + moreLua + "end\n"
+	unfoldPlain = "local function unfoldplain()\n" + plainLua + "end\n"
+	unfoldMore  = "local function unfoldmore(past)\n" + moreLua + "end\n"
 )
 
 var (
 	reserveScript = newFastScript("reserve", sweeping, reserveLua, reserveFastLua)
-	settleScript  = newFastScript("settle", sweeping+unfoldMore, endsLua+strings.Replace(settleLua, "-- CONCLUDE\n", concludeLua, 1), settleFastLua)
+	settleScript  = newFastScript("settle", sweeping+unfoldMore, endsLua+strings.NewReplacer("-- CONCLUDE\n", concludeLua, "-- PLAIN\n", unfoldPlain).Replace(settleLua), settleFastLua)
 	releaseScript = newScript("release", sweeping, releaseLua)
 	renewScript   = newScript("renew", sweeping, renewLua)
 	statusScript  = newScript("status", sweeping, statusLua)

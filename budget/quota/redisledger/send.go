@@ -208,19 +208,19 @@ func (s *sender) send(ctx context.Context, all []*request) {
 // exchange sends requests, and reports whether the server does not know a script.
 func (s *sender) exchange(ctx context.Context, all []*request) (unknown bool) {
 	if len(all) == 1 {
-		cmd := redis.NewStringCmd(ctx, all[0].args...)
+		cmd := redis.NewCmd(ctx, all[0].args...)
 		_ = s.client.Process(ctx, cmd) // cmd has the error
-		all[0].reply, all[0].err = cmd.Result()
+		all[0].read(cmd)
 	} else {
 		pipe := s.client.Pipeline()
-		cmds := make([]*redis.StringCmd, len(all))
+		cmds := make([]*redis.Cmd, len(all))
 		for i, r := range all {
-			cmds[i] = redis.NewStringCmd(ctx, r.args...)
+			cmds[i] = redis.NewCmd(ctx, r.args...)
 			_ = pipe.Process(ctx, cmds[i]) // it only queues
 		}
 		_, _ = pipe.Exec(ctx) // each has its own error
 		for i, r := range all {
-			r.reply, r.err = cmds[i].Result()
+			r.read(cmds[i])
 		}
 	}
 	for _, r := range all {
@@ -229,6 +229,24 @@ func (s *sender) exchange(ctx context.Context, all []*request) (unknown bool) {
 		}
 	}
 	return unknown
+}
+
+// read takes what a script has answered: a text, or a reservation and how it was settled
+// just now.
+func (r *request) read(cmd *redis.Cmd) {
+	if r.err = cmd.Err(); r.err != nil {
+		return
+	}
+	switch v := cmd.Val().(type) {
+	case string:
+		r.reply = v
+	case []any:
+		if len(v) == 2 {
+			record, _ := v[0].(string)
+			ended, _ := v[1].(string)
+			r.reply = settledRecord(record, ended)
+		}
+	}
 }
 
 // close ends it, and waits for what is under way, or the end of ctx.

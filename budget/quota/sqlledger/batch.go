@@ -17,7 +17,8 @@ const (
 )
 
 // run does operations in one transaction, again while others are in their way, and
-// answers them. It returns those whose tree somebody else has locked.
+// answers them. It returns those that need another one: somebody else has locked their tree,
+// or something was guessed that must be looked up.
 func (l *Ledger) run(ops []*op) (again []*op) {
 	ops = slices.Clone(ops) // the caller's stay as they are
 	pause, lost := firstPause, 0
@@ -28,7 +29,10 @@ func (l *Ledger) run(ops []*op) (again []*op) {
 			return nil
 		}
 		ctx, cancel := context.WithDeadline(context.Background(), latest(ops))
-		done, again, err := l.try(ctx, ops, careful)
+		done, again, err := l.quick(ctx, ops, careful)
+		if err == nil && !done {
+			done, again, err = l.try(ctx, ops, careful)
+		}
 		ended := ctx.Err() != nil
 		cancel()
 		switch {
@@ -99,6 +103,69 @@ type unsureError struct{ err error }
 func (e *unsureError) Error() string { return "it is not known whether it was done: " + e.err.Error() }
 func (e *unsureError) Unwrap() error { return e.err }
 
+// quick does operations without reading anything, and writes what comes of them in one
+// statement. done is false if they need more than that; then nothing has happened.
+func (l *Ledger) quick(ctx context.Context, ops []*op, careful bool) (done bool, again []*op, err error) {
+	clock, ok := l.store.guess()
+	if !ok || careful {
+		return false, nil, nil
+	}
+	for _, o := range ops {
+		if _, is := o.req.(special); is || o.careful || o.contended || o.tree == 0 {
+			return false, nil, nil
+		}
+	}
+	trees := treesOf(ops)
+	pages := make([]*page, len(trees))
+	now := clock + l.offset.Load() // of tests
+	for i, tree := range trees {
+		pages[i] = l.cache.take(tree)
+		ok = ok && pages[i].loaded && pages[i].due > now
+	}
+	b := newBook(clock, now, pages)
+	if ok {
+		for _, o := range ops {
+			o.req.need(b)
+		}
+		ok = !b.mustRead() && !b.missing
+	}
+	if !ok {
+		b.unwant()
+		l.cache.put(pages)
+		return false, nil, nil
+	}
+	for _, o := range ops {
+		o.result = o.req.do(b)
+	}
+	if !b.changed() { // what was read must be looked at for that
+		l.cache.put(pages)
+		return false, nil, nil
+	}
+	if err := l.store.saveAtOnce(ctx, b, b.changes(nil)); err != nil {
+		if failureOf(err) == stale {
+			l.cache.stale(pages)
+		}
+		return false, nil, err
+	}
+	l.remember(b, nil)
+	for _, o := range ops {
+		if r, ok := o.req.(*reserving); ok && r.doubtful() {
+			o.careful, r.careful = true, true
+			again = append(again, o)
+			continue
+		}
+		o.finish(o.result)
+	}
+	return true, again, nil
+}
+
+// remember has the pages remembered, which are what is in the database now.
+func (l *Ledger) remember(b *book, fresh []*counter) {
+	b.written(fresh)
+	b.forget()
+	l.cache.put(b.pages)
+}
+
 // try makes one transaction. done is false if something else had to be done first. Then,
 // and if there is an error, nobody was answered.
 func (l *Ledger) try(ctx context.Context, ops []*op, careful bool) (done bool, again []*op, err error) {
@@ -115,6 +182,7 @@ func (l *Ledger) try(ctx context.Context, ops []*op, careful bool) (done bool, a
 	ours := make([]*op, 0, len(ops))
 	for _, o := range ops {
 		if i, ok := slices.BinarySearch(trees, o.tree); ok && !locked[i] {
+			o.contended = true
 			again = append(again, o)
 			continue
 		}
@@ -127,14 +195,24 @@ func (l *Ledger) try(ctx context.Context, ops []*op, careful bool) (done bool, a
 	pages := make([]*page, 0, len(trees))
 	for i, tree := range trees {
 		if locked[i] {
-			pages = append(pages, l.cache.take(tree))
+			p := l.cache.take(tree)
+			if !tx.fresh(p) {
+				p = newPage(tree)
+			}
+			pages = append(pages, p)
 		}
 	}
+	clock := now
 	now += l.offset.Load() // of tests
 	if s, ok := ours[0].req.(special); ok {
 		err = l.special(ctx, tx, now, s, trees)
 	} else {
-		done, err = l.ordinary(ctx, tx, newBook(now, careful, pages), ours)
+		for _, o := range ours {
+			if r, ok := o.req.(*reserving); ok {
+				r.careful = r.careful || careful
+			}
+		}
+		done, err = l.ordinary(ctx, tx, newBook(clock, now, pages), ours)
 		if err == nil && !done {
 			return false, nil, nil
 		}
@@ -199,7 +277,8 @@ func (l *Ledger) ordinary(ctx context.Context, tx transaction, b *book, ops []*o
 	}
 	doubts := false
 	for _, o := range ops {
-		if r, ok := o.req.(*reserving); ok && r.doubt(b) {
+		if r, ok := o.req.(*reserving); ok && r.doubtful() {
+			b.want.refs = append(b.want.refs, refOn{r.page, r.self})
 			doubts = true
 		}
 	}
@@ -229,9 +308,7 @@ func (l *Ledger) write(ctx context.Context, tx transaction, b *book) error {
 	} else if err := tx.check(ctx, b); err != nil {
 		return err
 	}
-	b.written(fresh)
-	b.forget()
-	l.cache.put(b.pages)
+	l.remember(b, fresh)
 	return nil
 }
 

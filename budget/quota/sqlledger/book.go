@@ -16,17 +16,18 @@ import (
 // First operations say what they need, then the transaction reads what is not known yet,
 // and then they are done, one after the other.
 type book struct {
-	now     int64 // of the store's clock
-	careful bool  // whether a new reservation is really new is looked up first
-	pages   []*page
-	byTree  map[int64]*page
+	clock  int64 // the store's
+	now    int64 // the same, but for tests
+	pages  []*page
+	byTree map[int64]*page
 
-	want wants
-	due  []*page       // whose expired reservations are known
-	seen []*counter    // whose windows were all read
-	read []*record     // reservations that were read
-	mark map[ref]int64 // numbers of writers that were read
-	sure bool          // the versions were read, too
+	want    wants
+	missing bool          // there are counters without rows
+	due     []*page       // whose expired reservations are known
+	seen    []*counter    // whose windows were all read
+	read    []*record     // reservations that were read
+	mark    map[ref]int64 // numbers of writers that were read
+	sure    bool          // the versions were read, too
 
 	// What is to be written.
 	periods []periodOf
@@ -61,8 +62,8 @@ type periodOf struct {
 	*period
 }
 
-func newBook(now int64, careful bool, pages []*page) *book {
-	b := &book{now: now, careful: careful, pages: pages, byTree: make(map[int64]*page, len(pages))}
+func newBook(clock, now int64, pages []*page) *book {
+	b := &book{clock: clock, now: now, pages: pages, byTree: make(map[int64]*page, len(pages))}
 	for _, p := range pages {
 		b.byTree[p.tree] = p
 		p.changed = false
@@ -86,6 +87,16 @@ func (b *book) wall() time.Time { return instant(b.now) }
 func (b *book) mustRead() bool {
 	w := &b.want
 	return len(w.refs)+len(w.exclusive)+len(w.periods)+len(w.buckets)+len(w.whole)+len(w.writers)+len(w.due) > 0
+}
+
+// unwant takes back what is wanted: somebody else will say what it needs.
+func (b *book) unwant() {
+	for _, x := range b.want.periods {
+		x.wanted = false
+	}
+	for _, c := range b.want.buckets {
+		c.bucket.wanted = false
+	}
 }
 
 // counter is a counter with what is known of it. One that nobody has used has no row, and
@@ -165,11 +176,13 @@ func (b *book) of(p *page, tree string, e *quota.Entry) found {
 	if e.Rolling {
 		f := found{counter: b.counter(p, tree, e.Counter, int64(e.Per))}
 		b.wantBucket(f.counter)
+		b.missing = b.missing || f.counter.known && f.id == 0
 		return f
 	}
 	f := found{counter: b.counter(p, tree, e.Counter, 0), span: e.SpanAt(b.wall())}
 	f.period = f.at(bounds(f.span))
 	b.wantPeriod(f.counter, f.period)
+	b.missing = b.missing || f.counter.known && f.id == 0
 	return f
 }
 
@@ -237,6 +250,7 @@ func (h *held) period() *period { return h.counter.at(h.start, h.end) }
 // what is on the page is of.
 func (b *book) foundPage(p *page, version int64) error {
 	if p.loaded && p.version != version {
+		p.stale = true
 		return errStale
 	}
 	p.loaded, p.version = true, version
@@ -435,10 +449,16 @@ func (b *book) touchRecord(r *record) {
 	}
 }
 
+// setBack is how far a time must be ahead for the store's clock to have been set back. It is
+// more than processes can differ that have guessed the time.
+const setBack = 2 * nearby
+
 // refill brings a bucket to now. If the store's clock was set back, time goes on from there.
 func (b *book) refill(c *counter, limit int64) *bucket {
 	x := c.bucket
-	x.At = min(x.At, b.now)
+	if x.At-b.now > int64(setBack) {
+		x.At = b.now
+	}
 	x.Refill(b.now, limit, c.per)
 	return x
 }

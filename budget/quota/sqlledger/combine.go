@@ -31,6 +31,7 @@ type op struct {
 
 	state     atomic.Int32
 	contended bool  // somebody else has its tree locked
+	careful   bool  // nothing is to be guessed
 	result    error // of the request, until it is known to be so
 
 	done chan struct{}
@@ -57,14 +58,15 @@ func (o *op) finish(err error) {
 // Transactions of one process never meet at a tree. Each runs in a goroutine that ends
 // when nothing waits any more.
 type combiner struct {
-	run  func(ops []*op) (again []*op)
-	most int // transactions at a time
+	run  func(ops []*op) (again []*op) // and which are to be done in another transaction
+	most int                           // transactions at a time
 
 	mu sync.Mutex
 	// mu guards:
 	queue   []*op
 	busy    map[int64]struct{} // trees of transactions under way
 	running int
+	blocked int // of these, those that wait for a tree that somebody else has locked
 	closed  bool
 	idle    chan struct{} // closed when nothing runs, after closed
 }
@@ -84,22 +86,34 @@ func (c *combiner) add(o *op) error {
 		return unavailable(errClosed)
 	}
 	c.queue = append(c.queue, o)
-	if c.running < c.most {
+	if c.begins(len(c.queue)) {
 		c.running++
 		go c.work()
 	}
 	return nil
 }
 
+// worthwhile is how many operations must wait for each transaction that is under way for
+// another one to begin beside them. Fewer are better done together, a little later.
+const worthwhile = 16
+
+// begins reports whether another transaction begins when so many operations wait. mu is
+// held.
+func (c *combiner) begins(waiting int) bool {
+	return c.running < c.most && waiting > 0 && waiting >= worthwhile*(c.running-c.blocked)
+}
+
 // work makes transactions until nothing is left to be done.
 func (c *combiner) work() {
 	var batch []*op
+	blocked := 0
 	for {
 		c.mu.Lock()
+		c.blocked -= blocked
 		for _, o := range batch {
 			delete(c.busy, o.tree)
 		}
-		var more bool
+		var more int
 		batch, more = c.next(batch[:0])
 		if len(batch) == 0 {
 			c.running--
@@ -109,7 +123,11 @@ func (c *combiner) work() {
 			c.mu.Unlock()
 			return
 		}
-		if more && c.running < c.most {
+		if blocked = 0; batch[0].contended {
+			blocked = 1
+		}
+		c.blocked += blocked
+		if c.begins(more) {
 			c.running++
 			go c.work()
 		}
@@ -121,7 +139,6 @@ func (c *combiner) work() {
 		if len(again) > 0 {
 			c.mu.Lock()
 			for _, o := range again {
-				o.contended = true
 				o.state.Store(opWaiting)
 			}
 			c.queue = append(again, c.queue...)
@@ -130,12 +147,12 @@ func (c *combiner) work() {
 	}
 }
 
-// next takes the operations of the next transaction out of the queue. more is true if
-// others could begin at the same time. mu is held.
+// next takes the operations of the next transaction out of the queue. more is how many are
+// left that could be done at the same time. mu is held.
 //
 // Whoever needs a transaction for themselves gets one, and so does a tree that another
 // process has locked: nobody else must wait for that.
-func (c *combiner) next(batch []*op) (_ []*op, more bool) {
+func (c *combiner) next(batch []*op) (_ []*op, more int) {
 	now := time.Now()
 	alone := false
 	rest := c.queue[:0]
@@ -145,12 +162,14 @@ func (c *combiner) next(batch []*op) (_ []*op, more bool) {
 			continue
 		}
 		_, is := o.req.(special)
-		fits := len(batch) == 0 || !is && !alone && !o.contended && len(batch) < maxBatch ||
-			o.contended && batch[0].contended && o.tree == batch[0].tree && !is && len(batch) < maxBatch
+		fits := len(batch) == 0 || !is && len(batch) < maxBatch && o.careful == batch[0].careful &&
+			(!alone && !o.contended || o.contended && batch[0].contended && o.tree == batch[0].tree)
 		switch {
 		case !fits:
 			rest = append(rest, o)
-			more = more || !batchHas(batch, o.tree)
+			if !batchHas(batch, o.tree) {
+				more++
+			}
 		case !now.Before(o.until) && o.state.CompareAndSwap(opWaiting, opGone):
 			o.finish(unavailable(errNotNow))
 		case o.state.CompareAndSwap(opWaiting, opBegun):

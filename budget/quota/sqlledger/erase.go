@@ -2,8 +2,6 @@ package sqlledger
 
 import (
 	"context"
-
-	"github.com/headgate-go/headgate/budget/quota"
 )
 
 // Erase implements [quota.Ledger]. The names of the key's counters are gone in one step,
@@ -37,7 +35,7 @@ type erasing struct {
 }
 
 func (op *erasing) within(ctx context.Context, tx transaction, _ int64) (err error) {
-	if op.ids, err = numbers(ctx, tx, "SELECT id FROM {p}counters WHERE owner = CAST($1 AS {ref})", op.owner.String()); err != nil {
+	if op.ids, err = numbers(ctx, tx.query, "SELECT id FROM {p}counters WHERE owner = CAST($1 AS {ref})", op.owner.String()); err != nil {
 		return err
 	}
 	list := idList(op.ids)
@@ -80,22 +78,3 @@ func (op *forgetting) within(ctx context.Context, tx transaction, _ int64) error
 	op.rows = max(op.rows, n)
 	return err
 }
-
-// numbers are those that a query returns.
-func numbers(ctx context.Context, tx transaction, query string, args ...any) (all []int64, err error) {
-	rows, err := tx.query(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var n int64
-		if err := rows.Scan(&n); err != nil {
-			return nil, err
-		}
-		all = append(all, n)
-	}
-	return all, rows.Err()
-}
-
-var _ quota.Ledger = (*Ledger)(nil)

@@ -26,6 +26,8 @@ type Ledger struct {
 	sweeps    sync.WaitGroup
 }
 
+var _ quota.Ledger = (*Ledger)(nil)
+
 // New makes a ledger on a database, whose tables it makes if they are not there, or are of
 // an older version. Close ends it. The error names every field of the configuration that
 // is wrong, and matches [quota.ErrUnavailable] if the database is at fault.

@@ -29,6 +29,7 @@ type page struct {
 
 	weight  int  // about how much memory it takes, in things
 	changed bool // by this transaction
+	stale   bool // it is not as it is in the database
 }
 
 func newPage(tree int64) *page {
@@ -142,7 +143,7 @@ func (c *cache) put(pages []*page) {
 	}
 }
 
-// stale notes that somebody else has changed trees.
+// stale notes that somebody else has changed the trees of those of pages that are stale.
 func (c *cache) stale(pages []*page) {
 	now := time.Now()
 	c.mu.Lock()
@@ -151,6 +152,8 @@ func (c *cache) stale(pages []*page) {
 		clear(c.shared)
 	}
 	for _, p := range pages {
-		c.shared[p.tree] = now.Add(sharedFor)
+		if p.stale {
+			c.shared[p.tree] = now.Add(sharedFor)
+		}
 	}
 }

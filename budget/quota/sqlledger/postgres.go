@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,10 +23,12 @@ import (
 type postgres struct {
 	db    *sql.DB
 	space int64
+	slow  bool   // what holds for transactions must be set first
 	idle  string // how long the server waits for the next statement of a transaction
 
 	names
-	lockSQL, loadSQL, heldSQL, wholeSQL, checkSQL, saveSQL string
+	lockSQL, loadSQL, heldSQL, wholeSQL, saveSQL string
+	clock                                        clock
 
 	mu sync.Mutex
 	// mu guards the ids of calls that are taken and not used yet.
@@ -43,16 +46,17 @@ func openPostgres(ctx context.Context, c *Config) (store, error) {
 		return nil, ours(err)
 	}
 	s.lockSQL, s.loadSQL, s.saveSQL = s.put(postgresLock), s.put(postgresLoad), s.put(postgresSave())
-	s.heldSQL, s.wholeSQL, s.checkSQL = s.put(postgresHeld), s.put(postgresWhole), s.put(postgresCheck)
+	s.heldSQL, s.wholeSQL = s.put(postgresHeld), s.put(postgresWhole)
 	return s, nil
 }
 
 func (s *postgres) open(ctx context.Context, c *Config) error {
 	var version int
-	var encoding string
+	var encoding, durable, readOnly string
 	var first sql.NullString
-	err := s.db.QueryRowContext(ctx, "SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), current_schema()").
-		Scan(&version, &encoding, &first)
+	err := s.db.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), current_schema(),
+		current_setting('synchronous_commit'), current_setting('default_transaction_read_only')`).
+		Scan(&version, &encoding, &first, &durable, &readOnly)
 	switch {
 	case err != nil:
 		return err
@@ -64,6 +68,7 @@ func (s *postgres) open(ctx context.Context, c *Config) error {
 	if c.Schema == "" && !first.Valid {
 		return errors.New("sqlledger: Config.Schema is not set, and the connection's search_path names none that is there")
 	}
+	s.slow = durable == "off" || readOnly == "on"
 	in := c.Schema
 	if in == "" {
 		in = first.String
@@ -201,22 +206,20 @@ func (t *postgresTx) lock(ctx context.Context, trees []int64) (locked []bool, no
 	if len(trees) == 1 {
 		wait = "wait"
 	}
-	rows, err := t.tx.QueryContext(ctx, t.s.lockSQL, keys.args([]any{milliseconds(limit), t.s.idle, wait})...)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	var clock int64
+	args := keys.args([]any{milliseconds(limit), t.s.idle, wait})
+	err = each(ctx, t.query, t.s.lockSQL, args, func(scan func(...any) error) error {
 		var is sql.NullBool
-		if err := rows.Scan(&is, &now); err != nil {
-			return nil, 0, err
-		}
+		err := scan(&is, &clock)
 		locked = append(locked, is.Bool)
-	}
+		return err
+	})
 	if len(trees) == 0 {
 		locked = nil
 	}
-	return locked, now * int64(time.Microsecond), rows.Err()
+	now = clock * int64(time.Microsecond)
+	t.s.clock.read(now)
+	return locked, now, err
 }
 
 // postgresLoad reads everything that is known by name. Rows of several kinds have the same
@@ -296,7 +299,7 @@ func (t *postgresTx) load(ctx context.Context, b *book) error {
 	args = append(args, b.now, maxDue)
 	args = writers.args(trees.args(buckets.args(windows.args(args))))
 	versions := make([]int64, len(b.pages))
-	err := t.ask(ctx, t.s.loadSQL, args, func(scan func(...any) error) error {
+	err := each(ctx, t.query, t.s.loadSQL, args, func(scan func(...any) error) error {
 		var kind int
 		var n [8]sql.NullInt64
 		var s [3]sql.NullString
@@ -341,7 +344,7 @@ func (t *postgresTx) load(ctx context.Context, b *book) error {
 			held.int(x.id)
 			held.int(x.start)
 		}
-		err := t.ask(ctx, t.s.heldSQL, held.args(nil), func(scan func(...any) error) error { return b.readHeld(list, scan) })
+		err := each(ctx, t.query, t.s.heldSQL, held.args(nil), func(scan func(...any) error) error { return b.readHeld(list, scan) })
 		if err != nil {
 			return err
 		}
@@ -353,121 +356,103 @@ func (t *postgresTx) load(ctx context.Context, b *book) error {
 	for _, c := range w.whole {
 		whole.ref(c.name)
 	}
-	return t.ask(ctx, t.s.wholeSQL, whole.args(nil), b.readWhole)
-}
-
-// ask asks, and calls read for each row with what scans it.
-func (t *postgresTx) ask(ctx context.Context, query string, args []any, read func(scan func(...any) error) error) error {
-	rows, err := t.tx.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := read(rows.Scan); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+	return each(ctx, t.query, t.s.wholeSQL, whole.args(nil), b.readWhole)
 }
 
 func (t *postgresTx) counterIDs(ctx context.Context, n int) ([]int64, error) {
-	return numbers(ctx, t, "SELECT nextval('{p}counter_ids') FROM generate_series(1, $1::bigint)", n)
+	return numbers(ctx, t.query, "SELECT nextval('{p}counter_ids') FROM generate_series(1, $1::bigint)", n)
 }
 
 // callBlock is how many ids of calls are taken at once. The sequence steps so far.
 const callBlock = 1024
 
-func (t *postgresTx) callIDs(ctx context.Context, n int) (ids []int64, err error) {
-	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
+func (t *postgresTx) callIDs(ctx context.Context, n int) ([]int64, error) {
+	return t.s.callIDs(ctx, t.query, n)
+}
+
+func (s *postgres) callIDs(ctx context.Context, ask asker, n int) (ids []int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for len(ids) < n {
-		if t.s.nextCall == t.s.lastCall {
-			block, err := numbers(ctx, t, "SELECT nextval('{p}call_ids')")
+		if s.nextCall == s.lastCall {
+			block, err := numbers(ctx, ask, "SELECT nextval('{p}call_ids')")
 			if err != nil || len(block) != 1 {
 				return nil, errors.Join(err, ctx.Err())
 			}
-			t.s.nextCall, t.s.lastCall = block[0], block[0]+callBlock
+			s.nextCall, s.lastCall = block[0], block[0]+callBlock
 		}
-		ids = append(ids, t.s.nextCall)
-		t.s.nextCall++
+		ids = append(ids, s.nextCall)
+		s.nextCall++
 	}
 	return ids, nil
 }
 
-// postgresSource is where rows come from: parameters from first on, one for each column.
-func postgresSource(t *table, first int) (source string, parameters int) {
+// postgresWrite is a statement that writes rows as one of writes says, out of parameters from
+// first on, one for each column.
+func postgresWrite(what, first int, where string) (statement string, parameters int) {
 	types := [...]string{number: "bigint", text: "text", reference: "uuid"}
-	all := make([]string, len(t.columns))
-	for i, c := range t.columns {
-		all[i] = "$" + strconv.Itoa(first+i) + "::text::" + types[c.kind&^once] + "[]"
-	}
-	return "unnest(" + strings.Join(all, ", ") + ")", len(all)
-}
-
-// postgresWrite is a statement that writes rows as one of writes says.
-func postgresWrite(what, first int) (statement string, parameters int) {
 	t := writes[what].table
-	source, n := postgresSource(t, first)
-	switch writes[what].mode {
-	case inserting:
-		return t.insert("SELECT * FROM " + source), n
-	case raising:
-		return t.insert("SELECT * FROM "+source) + t.conflict("greatest({t}.{c}, excluded.{c})"), n
-	}
-	names := make([]string, len(t.columns))
+	arrays := make([]string, len(t.columns))
 	for i, c := range t.columns {
-		names[i] = c.name
+		arrays[i] = "$" + strconv.Itoa(first+i) + "::text::" + types[c.kind&^once] + "[]"
 	}
-	same := make([]string, len(t.key))
-	for i, k := range t.key {
-		same[i] = "t." + k + " = x." + k
+	statement = t.insert("SELECT * FROM unnest(" + strings.Join(arrays, ", ") + ") AS x" + where)
+	switch writes[what].mode {
+	case updating:
+		statement += t.conflict("excluded.{c}")
+	case raising:
+		statement += t.conflict("greatest({t}.{c}, excluded.{c})")
 	}
-	return "UPDATE {p}" + t.name + " t SET " + t.set("x.{c}") + " FROM " + source + " AS x(" + strings.Join(names, ", ") + ") WHERE " +
-		strings.Join(same, " AND "), n
+	return statement, len(arrays)
 }
 
-// postgresSave writes everything in one statement, and returns how many trees are of the
-// versions that they must be.
+// postgresSave writes everything in one statement, if as many trees as must be are of the versions
+// that they must be, and the time is about what it must be. Trees come first, and rise, so that
+// statements of two processes wait for each other there, and not for each other's rows.
+//
+// Rows that are there already are written with ON CONFLICT, which looks them up in an index whatever
+// the planner thinks of the table.
 func postgresSave() string {
 	query := `WITH bumped AS (
-	UPDATE {p}trees t SET version = x.new FROM unnest($1::text::bigint[], $2::text::bigint[], $3::text::bigint[]) AS x(tree, old, new)
-	WHERE t.tree = x.tree AND t.version = x.old AND x.old <> x.new RETURNING 1
-), made AS (
-	INSERT INTO {p}trees (tree, version) SELECT x.tree, x.new
-	FROM unnest($1::text::bigint[], $2::text::bigint[], $3::text::bigint[]) AS x(tree, old, new) WHERE x.old = 0 AND x.new <> 0
-	ON CONFLICT DO NOTHING RETURNING 1
-), same AS (
-	SELECT 1 FROM unnest($1::text::bigint[], $2::text::bigint[], $3::text::bigint[]) AS x(tree, old, new)
-	JOIN {p}trees t ON t.tree = x.tree AND t.version = x.old WHERE x.old = x.new
-)`
-	first := 4
+	INSERT INTO {p}trees AS t (tree, version, before)
+	SELECT * FROM unnest($1::text::bigint[], $2::text::bigint[], $3::text::bigint[])
+	ON CONFLICT (tree) DO UPDATE SET version = excluded.version, before = excluded.before WHERE t.version = excluded.before
+	RETURNING t.tree
+), clock AS MATERIALIZED (
+	SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+), verdict AS MATERIALIZED (
+	SELECT (SELECT count(*) FROM bumped) = $4::bigint AND abs((SELECT now FROM clock) - $5::bigint) <= $6::bigint AS ok
+)
+`
+	first := 7
 	for i := range writes {
-		statement, n := postgresWrite(i, first)
+		statement, n := postgresWrite(i, first, " WHERE (SELECT ok FROM verdict)")
 		query += fmt.Sprintf(", w%d AS (%s)\n", i, statement)
 		first += n
 	}
-	return query + "SELECT (SELECT count(*) FROM bumped) + (SELECT count(*) FROM made) + (SELECT count(*) FROM same)"
+	return query + "SELECT ok, (SELECT now FROM clock), CASE WHEN NOT ok THEN (SELECT string_agg(tree::text, ',') FROM bumped) END FROM verdict"
 }
 
 func (t *postgresTx) save(ctx context.Context, b *book, ch *changes) error {
+	// The transaction has read the clock itself, and then waited for nothing.
+	return t.s.save(ctx, t.query, b, ch, time.Hour)
+}
+
+// save saves changes. near is how far the store's time may be from the book's.
+func (s *postgres) save(ctx context.Context, ask asker, b *book, ch *changes, near time.Duration) error {
 	trees := newArrays(3)
-	want := 0
+	bumped := 0
 	for _, p := range b.pages {
 		if !p.changed && b.sure {
 			continue // its version was read after it was locked
 		}
-		next := p.version
-		if p.changed {
-			next = rand.Int64N(math.MaxInt64) + 1 // never the same again
-		}
-		p.next = next
+		p.next = rand.Int64N(math.MaxInt64) + 1 // never the same again
 		trees.int(p.tree)
+		trees.int(p.next)
 		trees.int(p.version)
-		trees.int(next)
-		want++
+		bumped++
 	}
-	args := trees.args(make([]any, 0, 96))
+	args := append(trees.args(make([]any, 0, 96)), bumped, b.clock/int64(time.Microsecond), near.Microseconds())
 	for i, write := range ch {
 		list := newArrays(len(writes[i].table.columns))
 		if write != nil {
@@ -475,19 +460,63 @@ func (t *postgresTx) save(ctx context.Context, b *book, ch *changes) error {
 		}
 		args = list.args(args)
 	}
-	var is int
-	if err := t.tx.QueryRowContext(ctx, t.s.saveSQL, args...).Scan(&is); err != nil {
+	var ok bool
+	var clock int64
+	var fresh sql.NullString
+	err := each(ctx, ask, s.saveSQL, args, func(scan func(...any) error) error { return scan(&ok, &clock, &fresh) })
+	if failureOf(err) == duplicate {
+		s.mu.Lock()
+		s.lastCall = s.nextCall // the database may have forgotten that it gave these out
+		s.mu.Unlock()
+	}
+	if err != nil {
 		return err
 	}
-	if is != want {
+	if !ok {
+		s.clock.forget()
+		is := strings.Split(fresh.String, ",")
+		for _, p := range b.pages {
+			p.stale = !slices.Contains(is, strconv.FormatInt(p.tree, 10))
+		}
 		return errStale
 	}
+	s.clock.read(clock * int64(time.Microsecond))
 	for _, p := range b.pages {
-		if p.changed {
+		if p.changed || !b.sure {
 			p.version = p.next
 		}
 	}
 	return nil
+}
+
+// nearby is how far the time of the database may be from what was taken for it: a process that was
+// stopped meanwhile does not write what was true before.
+const nearby = time.Second
+
+// guess is the time of the database, without asking it.
+func (s *postgres) guess() (now int64, ok bool) {
+	now, ok = s.clock.guess()
+	return now, ok && !s.slow
+}
+
+// saveAtOnce saves changes in a transaction of one statement.
+func (s *postgres) saveAtOnce(ctx context.Context, b *book, ch *changes) error {
+	ids, err := s.callIDs(ctx, s.query, len(b.calls))
+	if err != nil {
+		return err
+	}
+	for i := range b.calls {
+		b.calls[i].record.call = ids[i]
+	}
+	err = s.save(ctx, s.query, b, ch, nearby)
+	if err != nil && !errors.Is(err, errStale) && !answered(err) {
+		return &unsureError{err}
+	}
+	return err
+}
+
+func (s *postgres) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return s.db.QueryContext(ctx, s.put(query), args...)
 }
 
 func (t *postgresTx) check(ctx context.Context, b *book) error {
@@ -499,16 +528,23 @@ func (t *postgresTx) check(ctx context.Context, b *book) error {
 		trees.int(p.tree)
 		trees.int(p.version)
 	}
-	var is int
-	err := t.tx.QueryRowContext(ctx, t.s.checkSQL, trees.args(nil)...).Scan(&is)
-	if err == nil && is != len(b.pages) {
-		err = errStale
+	same, err := numbers(ctx, t.query, postgresCheck, trees.args(nil)...)
+	if err != nil {
+		return err
+	}
+	for _, p := range b.pages {
+		if !slices.Contains(same, p.tree) {
+			p.stale, err = true, errStale
+		}
 	}
 	return err
 }
 
+// fresh is told by load, save and check.
+func (t *postgresTx) fresh(*page) bool { return true }
+
 const postgresCheck = `
-SELECT count(*) FROM unnest($1::text::bigint[], $2::text::bigint[]) AS x(tree, version)
+SELECT t.tree FROM unnest($1::text::bigint[], $2::text::bigint[]) AS x(tree, version)
 JOIN {p}trees t ON t.tree = x.tree AND t.version = x.version`
 
 func (t *postgresTx) touch(ctx context.Context, tree int64) error {
@@ -517,7 +553,7 @@ func (t *postgresTx) touch(ctx context.Context, tree int64) error {
 }
 
 func (t *postgresTx) insert(ctx context.Context, what int, rows func(w writer)) error {
-	statement, n := postgresWrite(what, 1)
+	statement, n := postgresWrite(what, 1, "")
 	list := newArrays(n)
 	rows(list)
 	_, err := t.exec(ctx, statement, list.args(nil)...)

@@ -17,6 +17,7 @@ type reserving struct {
 	self ref // the reservation's own
 	only ref // of Exclusive
 
+	careful bool // nothing is to be guessed
 	page    *page
 	guessed bool // that it is new
 	found   []found
@@ -33,15 +34,9 @@ func (op *reserving) known() bool {
 	return true
 }
 
-// doubt wants the reservation itself, if it was guessed that there is none, and it was not
-// written.
-func (op *reserving) doubt(b *book) bool {
-	if !op.guessed || op.page.records[op.self] != nil {
-		return false
-	}
-	b.want.refs = append(b.want.refs, refOn{op.page, op.self})
-	return true
-}
+// doubtful reports whether it was guessed that there is no such reservation, and it was not
+// written, which would have shown it.
+func (op *reserving) doubtful() bool { return op.guessed && op.page.records[op.self] == nil }
 
 func newReserving(r quota.Reserve) *reserving {
 	// The caller may give up, and use its slices for something else, while this is
@@ -66,7 +61,7 @@ func (op *reserving) need(b *book) {
 	op.page, op.guessed = b.byTree[op.tree], false
 	switch {
 	case op.page.records[op.self] != nil:
-	case op.page.loaded && !b.careful:
+	case op.page.loaded && !op.careful:
 		// It is new, if nobody makes a mistake. If it is not, it cannot be written.
 		op.guessed = true
 	default:

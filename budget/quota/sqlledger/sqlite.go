@@ -336,6 +336,11 @@ func (s *sqlite) reader(ctx context.Context) (*sql.Conn, func(), error) {
 	return conn, func() { _ = conn.Close() }, nil
 }
 
+// guess is for stores that are far away.
+func (s *sqlite) guess() (now int64, ok bool) { return 0, false }
+
+func (s *sqlite) saveAtOnce(context.Context, *book, *changes) error { return errors.ErrUnsupported }
+
 func (s *sqlite) begin(ctx context.Context) (transaction, error) {
 	s.mu.Lock()
 	err := s.ready(ctx)

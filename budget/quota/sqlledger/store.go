@@ -12,6 +12,10 @@ import (
 
 // store is a database as the ledger works with it.
 type store interface {
+	// guess is the time of the store, without asking it; ok is false if that is not known.
+	guess() (now int64, ok bool)
+	// saveAtOnce saves changes in a transaction of one statement; see transaction.save.
+	saveAtOnce(ctx context.Context, b *book, ch *changes) error
 	// begin begins a transaction in which nobody else sees or changes what it locks.
 	begin(ctx context.Context) (transaction, error)
 	// reader is a connection for a question that may take long. It is given back by
@@ -31,6 +35,9 @@ type transaction interface {
 	// of several those that nobody else has locked. It returns which are locked, and
 	// the time of the store, of after the last lock. Trees rise.
 	lock(ctx context.Context, trees []int64) (locked []bool, now int64, err error)
+	// fresh reports whether a page is as it is in the database, if that is known before
+	// anything is read.
+	fresh(p *page) bool
 	// load reads what the book wants, and the versions of its pages. Of what has
 	// expired it reads a bounded number of reservations.
 	load(ctx context.Context, b *book) error
@@ -50,6 +57,35 @@ type transaction interface {
 	query(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	commit(ctx context.Context) error
 	rollback()
+}
+
+// asker asks a database, or a transaction.
+type asker func(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+
+// each asks, and calls read for each row with what scans it.
+func each(ctx context.Context, ask asker, query string, args []any, read func(scan func(...any) error) error) error {
+	rows, err := ask(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := read(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+// numbers are those that a query returns.
+func numbers(ctx context.Context, ask asker, query string, args ...any) (all []int64, err error) {
+	err = each(ctx, ask, query, args, func(scan func(...any) error) error {
+		var n int64
+		err := scan(&n)
+		all = append(all, n)
+		return err
+	})
+	return all, err
 }
 
 // maxDue is how many expired reservations one transaction ends at most. If there are

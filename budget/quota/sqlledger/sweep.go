@@ -113,7 +113,7 @@ func (s *sweeper) expire(ctx context.Context) error {
 	for {
 		var trees []int64
 		err := s.do(ctx, 0, func(ctx context.Context, tx transaction, now int64) (err error) {
-			trees, err = numbers(ctx, tx, "SELECT DISTINCT tree FROM {p}reservations WHERE state = 0 AND expires <= $1 LIMIT $2", now, sweepAtOnce)
+			trees, err = numbers(ctx, tx.query, "SELECT DISTINCT tree FROM {p}reservations WHERE state = 0 AND expires <= $1 LIMIT $2", now, sweepAtOnce)
 			return err
 		})
 		if err != nil {
@@ -188,7 +188,7 @@ func (s *sweeper) audit(ctx context.Context, tx transaction, now int64) (last bo
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil || n == 0 {
 		return true, err
 	}
-	known, err := numbers(ctx, tx, "SELECT id FROM {p}counters WHERE id IN {ids}", idList(counters))
+	known, err := numbers(ctx, tx.query, "SELECT id FROM {p}counters WHERE id IN {ids}", idList(counters))
 	if err != nil {
 		return false, err
 	}

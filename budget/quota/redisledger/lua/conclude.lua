@@ -40,7 +40,7 @@ for i = 1, n do
     if p > 0 then news[p], ats[p], needs[p] = new, done, need end
     p, text, new, done, need = place, texts[place], news[place], ats[place], needs[place]
     if not text then
-      text, new, done, need = got[p] or put('<i8i8i8', now, 0, NEVER), '', 1, 0
+      text, new, done, need = got[p] or put('<lll', now, 0, NEVER), '', 1, 0
       texts[p] = text
     end
     gone = sub(text, 1, 8) ~= sub(s, at_sinces + 8 * p - 8, at_sinces + 8 * p - 1)
@@ -66,10 +66,10 @@ for i = 1, n do
     rate, den, at_entry = get(RATE, s, at_entry)
     local mark, spent = 0, ZERO
     if was == SETTLED then
-      said, mark, spent = get('<Bi8I8', s, at_end)
+      said, mark, spent = get('<BlL', s, at_end)
       at_end = at_end + 49
     else
-      mark = get('<i8', s, at_slot + 40)
+      mark = get('<l', s, at_slot + 40)
     end
     local units, part, since, held = ZERO, ZERO, now, ZERO
     if gives or settles then
@@ -149,12 +149,12 @@ for i = 1, n do
   else -- a calendar's
     local spent, kept, since, _ = ZERO, ZERO, 0, nil
     if was == SETTLED then
-      said, spent, kept, _, since = get('<BI8I8HH', s, at_end)
+      said, spent, kept, _, since = get('<BLLHH', s, at_end)
       at_end = at_end + 43
     end
     local used, held, crossing = ZERO, ZERO, 0
     if gives or settles then
-      local from, to = get('<i8i8', s, at_slot + 8)
+      local from, to = get('<ll', s, at_slot + 8)
       local f, _, last, crossed, epoch, w, all
       if off then f, _, used, held, last, crossed, epoch = get(PERIOD, text, off + 8) end
       if f ~= from then
@@ -182,7 +182,7 @@ for i = 1, n do
       end
       if settles then
         for j = thresholds - 1, 0, -1 do
-          local percent, reached = get('<HI8', s, at_entry + 10 * j)
+          local percent, reached = get('<HL', s, at_entry + 10 * j)
           if percent <= crossed then break end
           if used >= reached then
             crossing, crossed = percent, percent
@@ -244,7 +244,7 @@ else
       if other and sub(other, 9) == name then call('DEL', exclusive) end
     end
   end
-  s = put('<BBBBI4i4', 1, state, late, marked, low or low0, high or high0) .. sub(s, 13, at_ended - 1)
+  s = put('<BBBBIi', 1, state, late, marked, low or low0, high or high0) .. sub(s, 13, at_ended - 1)
   if state == SETTLED then s = s .. concat(parts) end
   call('SET', name, s, 'PX', ceil(remember / 1000))
 end

@@ -130,11 +130,11 @@ end
 
 -- Formats are those of struct, with amounts in two halves.
 local function get(format, s, at)
-  local values = {struct.unpack((string.gsub(format, 'I8', 'I4I4')), s, at)}
+  local values = {struct.unpack((string.gsub(format, 'L', 'II')), s, at)}
   local t, n = {}, 0
   for token in string.gmatch((string.gsub(string.gsub(format, 'Hc0', 's'), 'x', '')), '%a%d*') do
     n = n + 1
-    if token == 'I8' then
+    if token == 'L' then
       local low, high = table.remove(values, n), values[n]
       t[n] = amount({low % BASE, floor(low / BASE) + high % 65536 * 256, floor(high / 65536)})
     else
@@ -151,7 +151,7 @@ local function put(format, ...)
   local i = 0
   for token in string.gmatch(format, '%a%d*') do
     i = i + 1
-    if token == 'I8' then
+    if token == 'L' then
       local a = arguments[i]
       local second = a[2] or 0
       values[n + 1] = (a[1] or 0) + second % 256 * BASE
@@ -162,5 +162,5 @@ local function put(format, ...)
       n = n + 1
     end
   end
-  return struct.pack((string.gsub(format, 'I8', 'I4I4')), unpack(values, 1, n))
+  return struct.pack((string.gsub(format, 'L', 'II')), unpack(values, 1, n))
 end

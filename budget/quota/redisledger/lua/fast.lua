@@ -1,6 +1,7 @@
 -- Amounts as plain numbers, which are exact up to 2^53. A script that reads one
 -- above 2^52 changes nothing and answers 'E'; its twin with exact.lua then runs in
--- its place. In formats, I8 stands for an amount and i8 for any other number.
+-- its place. In formats, L stands for an amount and l for any other number of 8 bytes;
+-- struct reads these faster than I8 and i8, which are the same where Redis runs.
 local put, get = struct.pack, struct.unpack
 local floor, ceil = math.floor, math.ceil
 local ZERO, ONE, MOST = 0, 1, 9007199254740992

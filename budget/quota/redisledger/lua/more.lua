@@ -16,7 +16,7 @@ local function append(s, said, called, asked, at, places, more)
   end
   for p = 1, places do ask[n0 + p + 1] = ARGV[p + 4] end
   local got = call(unpack(ask))
-  for p = 1, n0 + places do got[p] = got[p] and sub(got[p], 1, 8) or put('<i8', now) end
+  for p = 1, n0 + places do got[p] = got[p] and sub(got[p], 1, 8) or put('<l', now) end
 
   -- What is settled of it, by key and slot.
   local known, scan = {}, at_said
@@ -45,7 +45,7 @@ local function append(s, said, called, asked, at, places, more)
     _, from_name = get('<Hc0', called, from_name)
     local a1, b1, a2, b2, a3, b3
     if not rolling then
-      a1, b1, a2, b2, a3, b3, at = get('<i8i8i8i8i8i8', asked, at)
+      a1, b1, a2, b2, a3, b3, at = get('<llllll', asked, at)
       a2, b2 = past.spanned(a1, b1, a2, b2, a3, b3)
     end
     local k = ARGV[p + 4]

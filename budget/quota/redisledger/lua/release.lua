@@ -1,7 +1,7 @@
 -- Release gives back what a reservation holds. Its keys are the index and the
 -- reservation.
 local offset, still
-offset, still, remember, forget, keep = get('<i8Bi8i8H', ARGV[1])
+offset, still, remember, forget, keep = get('<lBllH', ARGV[1])
 now = call('TIME')
 now = now[1] * 1000000 + now[2] + offset
 if still == 1 then now = offset end

@@ -1,7 +1,7 @@
 -- Renew has reservations live on. It answers with the numbers of those that do not. Its
 -- keys are the index and the reservations.
 local offset, still, ttl
-offset, still, remember, forget, keep, ttl = get('<i8Bi8i8Hi8', ARGV[1])
+offset, still, remember, forget, keep, ttl = get('<lBllHl', ARGV[1])
 now = call('TIME')
 now = now[1] * 1000000 + now[2] + offset
 if still == 1 then now = offset end
@@ -19,7 +19,7 @@ for i = 2, #KEYS do
       call('ZADD', KEYS[1], expires, KEYS[i])
       local exclusive, at_key = get('<Hc0', s, at)
       if exclusive ~= '' then
-        call('SET', exclusive, put('<i8', expires) .. KEYS[i], 'PX', ceil((ttl + SPARE) / 1000))
+        call('SET', exclusive, put('<l', expires) .. KEYS[i], 'PX', ceil((ttl + SPARE) / 1000))
       end
       local need = expires + remember
       for p = 1, places do

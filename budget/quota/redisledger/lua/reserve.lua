@@ -2,22 +2,20 @@
 -- accounts, and that of an exclusive value if there is one. What is not always needed of
 -- what it is asked comes last.
 local rest, asked, life = ARGV[1], ARGV[2], ARGV[3]
-local places, entries, offset, still, ttl, horizon, low, high, score, digits, at_more, flag, place, at
-places, entries, offset, still, ttl, remember, forget, horizon, low, high, score, digits, at_more, flag, place, at =
-  get('<HHi8Bi8i8i8i8i8i8i8c16I4BH', asked)
+local places, entries, offset, still, ttl, horizon, low, high, score, digits, flags_at, at_spans, flag, place, at
+places, entries, offset, still, ttl, remember, forget, keep, horizon, low, high, score, digits, flags_at, at_spans, flag, place, at =
+  get('<HHlBlllHllllc16IIBH', asked)
 now = call('TIME')
 now = now[1] * 1000000 + now[2] + offset
 if still == 1 then now = offset end -- a test's clock, which stands still
 local expires = now + ttl
 -- FAST
 
-local spans, flags_at, at_spans
-keep, spans, flags_at, at_spans = get('<HHI4', asked, at_more)
 local past, first, behind
 local got = call('MGET', unpack(KEYS, 2))
 if got[1] then return 'R' .. got[1] end
 for p = 1, places do
-  if got[p + 1] and now >= get('<i8', got[p + 1], 17) then
+  if got[p + 1] and now >= get('<l', got[p + 1], 17) then
     past = unfold() -- RARE
     if not first then
       first, behind = sweeping(past)()
@@ -25,8 +23,8 @@ for p = 1, places do
       got = call('MGET', unpack(KEYS, 2))
     end
     if not behind and got[p + 1] then
-      call('SETRANGE', KEYS[p + 2], 16, put('<i8', first))
-      got[p + 1] = sub(got[p + 1], 1, 16) .. put('<i8', first) .. sub(got[p + 1], 25)
+      call('SETRANGE', KEYS[p + 2], 16, put('<l', first))
+      got[p + 1] = sub(got[p + 1], 1, 16) .. put('<l', first) .. sub(got[p + 1], 25)
     end
   end
 end
@@ -34,17 +32,14 @@ end
 local code, denied, never, retry, wait, over, taking = 'T', 0, 0, 0, 0, false, true
 local exclusive = KEYS[places + 3]
 if exclusive and got[places + 2] then
-  local other = get('<i8', got[places + 2])
+  local other = get('<l', got[places + 2])
   if other > now then code, retry, taking = 'H', other - now, false end
 end
-local froms, tos = {}, {}
-for i = 1, spans do
-  local a1, b1, a2, b2, a3, b3
-  a1, b1, a2, b2, a3, b3, at_spans = get('<i8i8i8i8i8i8', asked, at_spans)
-  if now < a2 or now >= b2 then
-    if now >= a3 and now < b3 then a2, b2 = a3, b3 elseif now >= a1 and now < b1 then a2, b2 = a1, b1 end
-  end
-  froms[i], tos[i] = a2, b2
+-- The windows of calendar counters: those in which they are for who asks, unless it is
+-- another time here.
+local elsewhere = now < low or now >= high
+if elsewhere then
+  past = past or unfold() -- RARE
 end
 
 -- Of each entry its slot, and flags if there are any. Of each account what the store
@@ -62,7 +57,7 @@ repeat
       if p > 0 then news[p], ats[p], needs[p] = new, done, need end
       p, text, new, done, need = place, texts[place], news[place], ats[place], needs[place]
       if not text then
-        text, new, done, need = got[p + 1] or put('<i8i8i8', now, 0, NEVER), '', 1, 0
+        text, new, done, need = got[p + 1] or put('<lll', now, 0, NEVER), '', 1, 0
         texts[p] = text
       end
     end
@@ -72,7 +67,7 @@ repeat
     local slot, amount
     if rolling then
       local burst, rate, den, longest
-      slot, amount, burst, rate, den, longest, flag, place, at_entry = get('<c8I8I8I8I8i8BH', asked, at_entry)
+      slot, amount, burst, rate, den, longest, flag, place, at_entry = get('<c8LLLLlBH', asked, at_entry)
       local want = amount
       if kind == CHECK then
         said = PASSED
@@ -149,10 +144,13 @@ repeat
         slots[i] = put(BUCKET_SLOT, slot, units, part, since, held, mark, holds, 0)
       end
     else -- a calendar's
-      local limit, most, hard, span, _
-      slot, _, limit, amount, most, hard, flag, place, at_entry = get('<c8c16c8I8I8I8BH', asked, at_entry)
-      span, at_span = get('<H', asked, at_span)
-      local from, to = froms[span], tos[span]
+      local from, to, limit, most, hard, _
+      slot, from, to, limit, amount, most, hard, flag, place, at_entry = get('<c8llc8LLLBH', asked, at_entry)
+      if elsewhere then
+        local a1, b1, a3, b3
+        a1, b1, a3, b3, at_span = get('<llll', asked, at_span)
+        from, to = past.spanned(a1, b1, from, to, a3, b3)
+      end
       local want = amount
       if kind == CHECK then
         said = PASSED
@@ -190,12 +188,12 @@ repeat
         end
       end
       local thresholds = 0
-      if crosses then thresholds, at_span = get('<B', asked, at_span) end
+      if crosses then thresholds, at_entry = get('<B', asked, at_entry) end
       if taking and not no and said % 2 == 0 then
         if kind == COUNT then
           used = used + amount
           for j = thresholds - 1, 0, -1 do
-            local percent, reached = get('<HI8', asked, at_span + 10 * j)
+            local percent, reached = get('<HL', asked, at_entry + 10 * j)
             if percent <= crossed then break end
             if used >= reached then
               crossing, crossed = percent, percent
@@ -223,7 +221,7 @@ repeat
       else
         slots[i] = put(PERIOD_SLOT, slot, from, to, used, held, limit, crossed, epoch, 0)
       end
-      at_span = at_span + 10 * thresholds
+      at_entry = at_entry + 10 * thresholds
     end
     if said > 0 or crossing > 0 then
       flags = flags or {}
@@ -261,7 +259,7 @@ if flags then
   flags = concat(flags)
   rest = sub(rest, 1, flags_at) .. flags
 end
-if code ~= 'T' then return code .. put('<i8HBi8i8', now, denied, never, retry, 0) .. taken .. (flags or '') end
+if code ~= 'T' then return code .. put('<lHBll', now, denied, never, retry, 0) .. taken .. (flags or '') end
 
 local sinces, longer = '', false
 for p = 1, places do
@@ -283,7 +281,7 @@ for p = 1, places do
     call('SET', KEYS[p + 2], new, 'KEEPTTL')
   end
 end
-call('SET', KEYS[2], put('<BBBBI4i4i8i8i8', 1, OPEN, 0, marked, 0, 0, now, expires, wait) .. rest .. taken .. sinces, 'PX', life)
+call('SET', KEYS[2], put('<BBBBIilll', 1, OPEN, 0, marked, 0, 0, now, expires, wait) .. rest .. taken .. sinces, 'PX', life)
 call('ZADD', KEYS[1], expires, KEYS[2])
 if longer then -- the index, too
   call('ZADD', KEYS[1], 'inf', '')
@@ -292,6 +290,6 @@ if longer then -- the index, too
 end
 if past then past.save() end
 if exclusive then
-  call('SET', exclusive, put('<i8', expires) .. KEYS[2], 'PX', ceil((ttl + SPARE) / 1000))
+  call('SET', exclusive, put('<l', expires) .. KEYS[2], 'PX', ceil((ttl + SPARE) / 1000))
 end
-return 'T' .. put('<i8HBi8i8', now, 0, 0, 0, wait) .. taken .. (flags or '')
+return 'T' .. put('<lHBll', now, 0, 0, 0, wait) .. taken .. (flags or '')

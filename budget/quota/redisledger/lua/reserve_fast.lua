@@ -4,8 +4,8 @@
 if now >= low and now < high and places > 0 and not KEYS[places + 3] then
   local flag, place, at, wait, least = flag, place, at, 0, now + horizon
   local got = call('MGET', unpack(KEYS, 3, places + 2))
-  local slots, news = {false, false, false, false, false}, {false, false, false, false}
-  local p, text, new, done, till, sinces = 0, nil, '', 1, 0, ''
+  local slots = {false, false, false, false, false}
+  local p, text, new, x, y, done, till, sinces = 0, nil, '', '', '', 1, 0, ''
   local passes = true
   for i = 1, entries do
     if flag >= 32 or flag % 4 == 3 or place < p or place > p + 1 then
@@ -14,10 +14,10 @@ if now >= low and now < high and places > 0 and not KEYS[places + 3] then
     end
     if place > p then
       if p > 0 then
-        if done <= #text then new = new .. sub(text, done) end
-        news[p] = new
+        if done <= #text then y = y .. sub(text, done) end
+        got[p] = new .. x .. y
       end
-      p, text, new, done = place, got[place], '', 1
+      p, text, done = place, got[place], 1
       if not text then
         passes = false
         break
@@ -28,13 +28,13 @@ if now >= low and now < high and places > 0 and not KEYS[places + 3] then
         passes = false
         break
       end
-      sinces = sinces .. since
+      if p > 1 then sinces = sinces .. since else sinces = since end
     end
     local off, s
     if flag % 8 >= 4 then -- rolling
       local hold, observed = flag % 4 == 0, flag % 32 >= 16
       local slot, amount, burst, rate, den, longest
-      slot, amount, burst, rate, den, longest, flag, place, at = get('<c8I8I8I8I8i8BH', asked, at)
+      slot, amount, burst, rate, den, longest, flag, place, at = get('<c8LLLLlBH', asked, at)
       off = find(text, slot, done > 25 and done or 25, true)
       if not off then
         passes = false
@@ -97,41 +97,57 @@ if now >= low and now < high and places > 0 and not KEYS[places + 3] then
       s = put(BUCKET_SLOT, slot, units, part, since, held, mark, holds, charges and #charges or 0)
       slots[i] = s
       if charges then s = s .. charges end
-      if off > done then new = new .. sub(text, done, off - 1) .. s else new = new .. s end
+      if done == 1 then
+        new, x, y = sub(text, 1, off - 1), s, ''
+      elseif off > done then
+        new, x, y = new .. x .. y .. sub(text, done, off - 1), s, ''
+      elseif y == '' then
+        y = s
+      else
+        new, x, y = new .. x .. y, s, ''
+      end
       done = off + 56 + length
     else
       local counts = flag % 4 == 1
       local slot, span, limit, amount, most
-      slot, span, limit, amount, most, flag, place, at = get('<c8c16c8I8I8xxxxxxxxBH', asked, at)
+      slot, span, limit, amount, most, flag, place, at = get('<c8c16c8LLxxxxxxxxBH', asked, at)
       off = find(text, slot, done > 25 and done or 25, true)
       if not off then
         passes = false
         break
       end
-      local window, used, held, _, other = get('<c16I8I8c8c8', text, off + 8)
+      local window, used, held, _, other = get('<c16LLc8c8', text, off + 8)
       local total = used + held + amount
       if window ~= span or total > most and amount > 0 or used > 4503599627370496 or held > 4503599627370496 then
         passes = false
         break
       end
       if counts then used = used + amount else held = held + amount end
-      s = put('<c8c16I8I8c8c8', slot, span, used, held, limit, other)
+      s = put('<c8c16LLc8c8', slot, span, used, held, limit, other)
       slots[i] = s
-      if off > done then new = new .. sub(text, done, off - 1) .. s else new = new .. s end
+      if done == 1 then
+        new, x, y = sub(text, 1, off - 1), s, ''
+      elseif off > done then
+        new, x, y = new .. x .. y .. sub(text, done, off - 1), s, ''
+      elseif y == '' then
+        y = s
+      else
+        new, x, y = new .. x .. y, s, ''
+      end
       done = off + 56
     end
   end
   if passes and not large and p == places then
     if p > 0 then
-      if done <= #text then new = new .. sub(text, done) end
-      news[p] = new
+      if done <= #text then y = y .. sub(text, done) end
+      got[p] = new .. x .. y
     end
     local taken = concat(slots, '', 1, entries)
-    if call('SET', KEYS[2], '\1\0\0\0\0\0\0\0\0\0\0\0' .. put('<i8i8i8', now, expires, wait) .. rest .. taken .. sinces, 'NX', 'PX', life) then
-      for i = 1, places do call('SET', KEYS[i + 2], news[i], 'KEEPTTL') end
+    if call('SET', KEYS[2], '\1\0\0\0\0\0\0\0\0\0\0\0' .. put('<lll', now, expires, wait) .. rest .. taken .. sinces, 'NX', 'PX', life) then
+      for i = 1, places do call('SET', KEYS[i + 2], got[i], 'KEEPTTL') end
       if score > expires or score < expires - 10000000 then digits = expires end
       call('ZADD', KEYS[1], digits, KEYS[2])
-      return put('<Bi8HBi8i8', 84, now, 0, 0, 0, wait) .. taken
+      return put('<BlHBll', 84, now, 0, 0, 0, wait) .. taken
     end
     return 'R' .. call('GET', KEYS[2])
   end

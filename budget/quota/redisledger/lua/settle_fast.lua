@@ -3,15 +3,15 @@
 -- it is, nothing was done here, and all begins again below.
 if s and more == 0 and not KEYS[3] then
   local state, late, marked, expires, places, entries, n, at_entry, _, at_slot, at_name =
-    get('<xBBBxxxxxxxxxxxxxxxxi8xxxxxxxxHHHI4I4I4', s)
+    get('<xBBBxxxxxxxxxxxxxxxxlxxxxxxxxHHHIII', s)
   local exclusive
   exclusive, at_name = get('<Hc0', s, at_name)
   if state == OPEN and marked == 0 and now < expires and exclusive == '' and places > 0 then
-    local names, news, parts = {false, false, false, false}, {false, false, false, false}, {false, false, false, false, false}
+    local names, parts = {false, false, false, false}, {false, false, false, false, false}
     for p = 1, places do names[p], at_name = get('<Hc0', s, at_name) end
     local got = call('MGET', unpack(names, 1, places))
     local at_sinces = at_slot + 56 * n
-    local p, text, new, done, till = 0, nil, '', 1, 0
+    local p, text, new, x, y, done, till = 0, nil, '', '', '', 1, 0
     local unit, used_up = -1, 0
     local passes = true
     for i = 1, n do
@@ -23,10 +23,12 @@ if s and more == 0 and not KEYS[3] then
           break
         end
         if p > 0 then
-          if done <= #text then new = new .. sub(text, done) end
-          news[p] = new
+          if done > 1 then
+            if done <= #text then y = y .. sub(text, done) end
+            got[p] = new .. x .. y
+          end
         end
-        p, text, new, done = place, got[place], '', 1
+        p, text, done = place, got[place], 1
         if not text then
           passes = false
           break
@@ -40,13 +42,13 @@ if s and more == 0 and not KEYS[3] then
       end
       local kind = flag % 4
       if kind == HOLD and u ~= unit then
-        unit, used_up = u, get('<I8', asked, at + 8 * u)
+        unit, used_up = u, get('<L', asked, at + 8 * u)
       end
       if flag % 8 >= 4 then -- rolling
         local rate, den
         rate, den, at_entry = get(RATE, s, at_entry)
         if kind == HOLD then
-          local slot, mark = get('<c8xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxi8', s, at_slot)
+          local slot, mark = get('<c8xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxl', s, at_slot)
           local off = find(text, slot, done > 25 and done or 25, true)
           if not off then
             passes = false
@@ -104,7 +106,6 @@ if s and more == 0 and not KEYS[3] then
           if used_up > amount then
             units, count = units + used_up - amount, count + 1
             if charges then charges = charged(charges, used_up - amount, count, 0, den) end
-            if amount == 0 then mark = count end
           end
           local lasts = forget
           if rate > 0 then lasts = (units + 1) * den / rate + remember end
@@ -114,16 +115,24 @@ if s and more == 0 and not KEYS[3] then
             break
           end
           local put_in = put(BUCKET_SLOT, slot, units, part, since, held, count, holds, charges and #charges or 0)
+          parts[i] = put_in
           if charges then put_in = put_in .. charges end
-          if off > done then new = new .. sub(text, done, off - 1) .. put_in else new = new .. put_in end
+          if done == 1 then
+            new, x, y = sub(text, 1, off - 1), put_in, ''
+          elseif off > done then
+            new, x, y = new .. x .. y .. sub(text, done, off - 1), put_in, ''
+          elseif y == '' then
+            y = put_in
+          else
+            new, x, y = new .. x .. y, put_in, ''
+          end
           done = off + 56 + length
-          parts[i] = put('<xi8I8I8I8i8I8', mark, used_up, units, part, since, held)
         else
-          parts[i] = put('<xi8I8I8I8i8I8', 0, 0, 0, 0, 0, 0)
+          parts[i] = sub(s, at_slot, at_slot + 55)
         end
       else
         if kind == COUNT then
-          parts[i] = put('<xI8I8c8I8I8xx', 0, 0, '\0\0\0\0\0\0\0\0', 0, 0)
+          parts[i] = sub(s, at_slot, at_slot + 55)
         else
           local slot, span = get('<c8c16', s, at_slot)
           local off = find(text, slot, done > 25 and done or 25, true)
@@ -131,23 +140,21 @@ if s and more == 0 and not KEYS[3] then
             passes = false
             break
           end
-          local window, used, held, limit, other = get('<c16I8I8c8c8', text, off + 8)
+          local window, used, held, limit, other = get('<c16LLc8c8', text, off + 8)
           if window ~= span or used > 4503599627370496 or held > 4503599627370496 then
             passes = false
             break
           end
           held = held - amount
-          local target = 0
           if kind == HOLD then
-            target = used_up
-            used = used + target
+            used = used + used_up
             if thresholds > 0 then
-              local _, reached = get('<HI8', s, at_entry)
+              local _, reached = get('<HL', s, at_entry)
               if used >= reached then -- perhaps it has crossed another one
                 local crossed = get('<H', other)
                 for j = thresholds - 1, 0, -1 do
                   local percent
-                  percent, reached = get('<HI8', s, at_entry + 10 * j)
+                  percent, reached = get('<HL', s, at_entry + 10 * j)
                   if percent <= crossed then break end
                   if used >= reached then
                     passes = false
@@ -158,23 +165,35 @@ if s and more == 0 and not KEYS[3] then
               end
             end
           end
-          local put_in = put('<c8c16I8I8c8c8', slot, span, used, held, limit, other)
-          if off > done then new = new .. sub(text, done, off - 1) .. put_in else new = new .. put_in end
+          local put_in = put('<c8c16LLc8c8', slot, span, used, held, limit, other)
+          parts[i] = put_in
+          if done == 1 then
+            new, x, y = sub(text, 1, off - 1), put_in, ''
+          elseif off > done then
+            new, x, y = new .. x .. y .. sub(text, done, off - 1), put_in, ''
+          elseif y == '' then
+            y = put_in
+          else
+            new, x, y = new .. x .. y, put_in, ''
+          end
           done = off + 56
-          parts[i] = put('<xI8I8c8I8I8xx', target, target, other, used, held)
         end
         at_entry = at_entry + 10 * thresholds
       end
       at_slot = at_slot + 56
     end
     if passes and not large and p == places then
-      if done <= #text then new = new .. sub(text, done) end
-      news[p] = new
-      for i = 1, places do call('SET', names[i], news[i], 'KEEPTTL') end
+      if done > 1 then
+        if done <= #text then y = y .. sub(text, done) end
+        got[p] = new .. x .. y
+      end
+      for i = 1, places do call('SET', names[i], got[i], 'KEEPTTL') end
       call('ZREM', KEYS[1], name)
-      s = '\1\1\0\0' .. put('<I4i4', low, high) .. sub(s, 13) .. concat(parts, '', 1, n)
-      call('SET', name, s, 'PX', ARGV[4])
-      return s
+      local ended = sub(asked, at, at + 47) .. concat(parts, '', 1, n)
+      call('SETRANGE', name, 1, put('<BBBIi', SETTLED_SIMPLY, 0, 0, low, high))
+      call('APPEND', name, ended)
+      call('PEXPIRE', name, ARGV[4])
+      return {s, ended}
     end
     large = false
   end

@@ -3,18 +3,18 @@
 -- number, and the accounts.
 local change, asked = ARGV[1], ARGV[2]
 local offset, still, entries, by, at
-offset, still, remember, forget, keep, entries, by, at = get('<i8Bi8i8HHI8', asked)
+offset, still, remember, forget, keep, entries, by, at = get('<lBllHHL', asked)
 now = call('TIME')
 now = now[1] * 1000000 + now[2] + offset
 if still == 1 then now = offset end
 local got = call('MGET', unpack(KEYS, 2))
 local past = unfold()
 for p = 3, #KEYS do
-  if got[p - 1] and now >= get('<i8', got[p - 1], 17) then
+  if got[p - 1] and now >= get('<l', got[p - 1], 17) then
     local first, behind = sweeping(past)()
     if large then return 'E' end
     if behind then return 'B' end
-    call('SETRANGE', KEYS[p], 16, put('<i8', first))
+    call('SETRANGE', KEYS[p], 16, put('<l', first))
     got = call('MGET', unpack(KEYS, 2))
   end
 end
@@ -23,7 +23,7 @@ local changes = change ~= '' and not got[1] and got[2]
 local slots, text, need = {}, nil, 0
 for i = 1, entries do
   local p, flag, slot, rate, den
-  p, flag, slot, rate, den, at = get('<HBc8I8I8', asked, at)
+  p, flag, slot, rate, den, at = get('<HBc8LL', asked, at)
   text = got[p + 1] or ''
   local off = find(text, slot, 25, true)
   if flag % 8 >= 4 then -- rolling
@@ -65,7 +65,7 @@ for i = 1, entries do
     slots[i] = put(BUCKET_SLOT, slot, units, part, since, held, mark, holds, 0)
   else
     local a1, b1, a2, b2, a3, b3
-    a1, b1, a2, b2, a3, b3, at = get('<i8i8i8i8i8i8', asked, at)
+    a1, b1, a2, b2, a3, b3, at = get('<llllll', asked, at)
     local from, to = past.spanned(a1, b1, a2, b2, a3, b3)
     local f, _, used, held, limit, crossed, epoch, w, all
     if off then f, _, used, held, limit, crossed, epoch = get(PERIOD, text, off + 8) end
@@ -102,4 +102,4 @@ if need > 0 then
   past.save()
   call('SET', KEYS[2], '', 'PX', ceil(remember / 1000))
 end
-return 'S' .. put('<i8', now) .. concat(slots)
+return 'S' .. put('<l', now) .. concat(slots)

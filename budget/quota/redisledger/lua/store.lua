@@ -35,25 +35,27 @@ local HOLD, COUNT, LEASE, CHECK = 0, 1, 2, 3 -- kinds of entries
 -- rolling, 64 with thresholds that count. Those of what is held are 1 passed (nothing is
 -- taken), 2 over, and 4 erased.
 local PASSED, OVER, ERASED = 1, 2, 4
-local OPEN, SETTLED, RELEASED, EXPIRED = 0, 1, 2, 3 -- states of reservations
+-- States of reservations. One that was settled simply has of how that was only what was
+-- used, by unit, and its slots as they were then; see plain.lua.
+local OPEN, SETTLED, RELEASED, EXPIRED, SETTLED_SIMPLY = 0, 1, 2, 3, 4
 local SPARE = 3600000000                            -- keys live that much longer
 local DAY = 86400000000
 
-local ACCOUNT = '<c8i8i8'               -- since, till, first: 24 bytes
-local PERIOD = '<i8i8I8I8c8HHI4'        -- from, to, used, held, limit, crossed, epoch, 0
-local PERIOD_SLOT = '<c8i8i8I8I8c8HHI4' -- the same after its name
-local BUCKET = '<I8I8i8I8i8I4I4'        -- units, part, at, held, mark, holds, length of charges
-local BUCKET_SLOT = '<c8I8I8i8I8i8I4I4' -- the same after its name
+local ACCOUNT = '<c8ll'               -- since, till, first: 24 bytes
+local PERIOD = '<llLLc8HHI'        -- from, to, used, held, limit, crossed, epoch, 0
+local PERIOD_SLOT = '<c8llLLc8HHI' -- the same after its name
+local BUCKET = '<LLlLlII'        -- units, part, at, held, mark, holds, length of charges
+local BUCKET_SLOT = '<c8LLlLlII' -- the same after its name
 
 -- The parts of a reservation:
 -- version, state, late, whether there are flags, sequence number in two halves; since
 -- when it is, when it expires, how long it waits; accounts, entries, entries and others,
 -- where begin what Go says of entries, flags, and slots
-local RECORD = '<BBBBI4i4i8i8i8HHHI4I4I4'
-local ENTRY = '<HBBI8B'                -- account, flags, unit, amount, how many thresholds
-local RATE = '<xxxxxxxxxxxxxxxxI8I8'   -- (limit, burst), rate, den
-local PERIOD_ENDED = '<BI8I8HHI4I8I8H' -- flags, used, kept, (crossed), epoch, 0; used, held, crossed: 43
-local BUCKET_ENDED = '<Bi8I8I8I8i8I8'  -- flags, mark, used; units, part, at, held: 49
+local RECORD = '<BBBBIilllHHHIII'
+local ENTRY = '<HBBLB'                -- account, flags, unit, amount, how many thresholds
+local RATE = '<xxxxxxxxxxxxxxxxLL'   -- (limit, burst), rate, den
+local PERIOD_ENDED = '<BLLHHILLH' -- flags, used, kept, (crossed), epoch, 0; used, held, crossed: 43
+local BUCKET_ENDED = '<BlLLLlL'  -- flags, mark, used; units, part, at, held: 49
 
 -- Buckets ----------------------------------------------------------------------------
 --
@@ -65,7 +67,7 @@ local BUCKET_ENDED = '<Bi8I8I8I8i8I8'  -- flags, mark, used; units, part, at, he
 -- One charge that has the bucket's mark and all its holds is not written: it is all that
 -- is missing.
 
-local CHARGE = '<I8I8i8I4' -- units, part, mark, how many hold: 28 bytes
+local CHARGE = '<LLlI' -- units, part, mark, how many hold: 28 bytes
 local CHARGES = 28 * 1024  -- beyond so many the oldest become one
 
 -- payed is what is left of charges when less than all of them is paid.

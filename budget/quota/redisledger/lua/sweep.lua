@@ -8,7 +8,7 @@ local function sweep()
       call('ZREM', KEYS[1], due[i])
     else
       -- The index may be early by what it takes a message to arrive; see Go.
-      local expires = get('<i8', s, 21)
+      local expires = get('<l', s, 21)
       if expires > now then
         call('ZADD', KEYS[1], expires, due[i])
       elseif not conclude(due[i], s, EXPIRED) then

@@ -19,7 +19,8 @@ CREATE SEQUENCE {p}counter_ids;
 -- tree but the audit: so a process knows whether what it remembers is still so.
 CREATE TABLE {p}trees (
 	tree    bigint PRIMARY KEY, -- a hash
-	version bigint NOT NULL
+	version bigint NOT NULL,
+	before  bigint NOT NULL -- the version that it comes after
 ) WITH (fillfactor = 50);
 
 -- What was spent and is held in each window of a calendar counter. Instants are
