@@ -33,20 +33,21 @@ type modelCall[Req, Resp any] struct {
 	// What follows belongs to the consumer's goroutine, or is fixed before the
 	// call can end from elsewhere.
 
-	shared   bool  // another goroutine knows the call: mu must be held
-	stopped  bool  // the consumer wants no more
-	returned bool  // the model's sequence has come to its end
-	probes   int32 // the attempts that found the provider down
-	finished int32 // the last attempt that is to yield no more, of this call or one before
-	earlier  int32 // the attempts of the calls that had the record before
-	request        // with the estimate that is held
-	most     int64 // limit of its output; 0 is none
-	party    *party
-	revised  *revisable  // the call in the party's list
-	id       gate.ID     // of the permit
-	accounts []account   // of the customer budgets
-	next     *repetition // the call is tried again, and how
-	unwatch  func() bool // ends the watch over the context
+	shared    bool  // another goroutine knows the call: mu must be held
+	stopped   bool  // the consumer wants no more
+	returned  bool  // the model's sequence has come to its end
+	probes    int32 // the attempts that found the provider down
+	finished  int32 // the last attempt that is to yield no more, of this call or one before
+	earlier   int32 // the attempts of the calls that had the record before
+	request         // with the estimate that is held
+	most      int64 // limit of its output; 0 is none
+	party     *party
+	revised   *revisable  // the call in the party's list
+	id        gate.ID     // of the permit
+	accounts  []account   // of the customer budgets
+	next      *repetition // the call is tried again, and how
+	unwatch   func() bool // ends the watch over the context
+	elsewhere Diversion   // tells whether it goes elsewhere; or nil
 
 	mu sync.Mutex // see lock
 	// mu guards all that follows. The consumer's goroutine alone changes what is
@@ -125,6 +126,7 @@ func (c *modelCall[Req, Resp]) run(req Req) {
 	name := m.inner.Name()
 	c.Slots = m.opts.slots
 	l := g.fill(c.ctx, &c.Call)
+	c.elsewhere = l.diversion
 	c.party = m.party(name, c.Agent)
 	c.most = m.limitOf(req)
 	c.raw, c.Usage, c.listed = estimateOf(raw), c.party.enlist(c.revised, raw, c.most), true
@@ -142,7 +144,7 @@ func (c *modelCall[Req, Resp]) run(req Req) {
 	}
 	if err == nil {
 		g.begin(c.ctx, &c.request, l)
-		c.id, c.started, err = g.acquire(c.ctx, &c.request, c.revised)
+		c.id, c.started, err = g.acquire(c.ctx, &c.request, c.revised, c.elsewhere)
 	}
 	if err != nil {
 		g.metrics.refused(c.class, err)
@@ -372,10 +374,10 @@ func (c *modelCall[Req, Resp]) refusal(err error) *repetition {
 			// It only found out that the provider is down: its attempt does not count, and
 			// the pause is its backoff.
 			c.probes++
-			if c.m.retries {
+			if c.m.retries && !c.leaves(err, 0) {
 				return &repetition{0, err}
 			}
-		} else if delay, ok := c.again(v); ok {
+		} else if delay, ok := c.again(v, err); ok {
 			return &repetition{delay, err}
 		}
 	}
@@ -429,10 +431,10 @@ func (c *modelCall[Req, Resp]) learnRefusal(v retry.Verdict, r refusal) (paused 
 	return paused
 }
 
-// again tells whether a refused call may be sent once more, and after what
-// delay. A throttled call was not executed and is simply requeued; where the
+// again tells whether a refused call may be sent once more from here, and after
+// what delay. A throttled call was not executed and is simply requeued; where the
 // provider is in trouble, retries are bounded by a share of all calls.
-func (c *modelCall[Req, Resp]) again(v retry.Verdict) (time.Duration, bool) {
+func (c *modelCall[Req, Resp]) again(v retry.Verdict, err error) (time.Duration, bool) {
 	g := c.m.gate
 	if !c.m.retries {
 		return 0, false
@@ -442,7 +444,7 @@ func (c *modelCall[Req, Resp]) again(v retry.Verdict) (time.Duration, bool) {
 		return 0, false
 	}
 	now := g.time()
-	if delay > c.deadline-now {
+	if delay > c.deadline-now || c.leaves(err, delay) {
 		return 0, false
 	}
 	if v.Class.UsesBudget() && !g.retries.TryRetry(g.epoch.Add(now)) {
@@ -487,7 +489,7 @@ func (c *modelCall[Req, Resp]) requeue(delay time.Duration) error {
 	c.unlock()
 	g.metrics.attempt(c.party, c.class, c.outcome)
 	c.party.held(held)
-	if err := c.permit().requeue(c.ctx, n, delay, &c.request); err != nil {
+	if err := c.permit().requeue(c.ctx, n, delay, &c.request, c.elsewhere); err != nil {
 		return err
 	}
 	if c.ctx.Err() != nil { // between the grant and here: it is not sent again

@@ -17,6 +17,9 @@ var (
 	ErrLineFull = errors.New("ratelimited: too many calls are waiting")
 	// ErrClosed is matched when the gate was closed.
 	ErrClosed = errors.New("ratelimited: gate is closed")
+	// ErrDiverted is matched when a call has left the line to go elsewhere; see
+	// [Diversion].
+	ErrDiverted = errors.New("ratelimited: call goes elsewhere")
 	// ErrNeverFits is matched when a call is larger than a whole limit.
 	ErrNeverFits = errors.New("ratelimited: call can never fit")
 )
@@ -24,12 +27,12 @@ var (
 // WaitError says that a call was not admitted: it would have had to wait, or
 // has waited, longer than allowed, or the line was full, or the gate is closed.
 // Nothing was sent and nothing is held. It matches [ErrWait], and besides
-// [ErrLineFull], [ErrClosed], context.DeadlineExceeded or context.Canceled where
-// these are the reason. retry.Classify takes it for an own refusal: it is never
+// [ErrLineFull], [ErrClosed], [ErrDiverted], context.DeadlineExceeded or
+// context.Canceled where these are the reason. retry.Classify takes it for an own refusal: it is never
 // retried by Headgate.
 type WaitError struct {
-	// Err is the reason: ErrLineFull, ErrClosed, a context's error, or nil if
-	// MaxWait was the bound.
+	// Err is the reason: ErrLineFull, ErrClosed, ErrDiverted, a context's error, or
+	// nil if MaxWait was the bound.
 	Err error
 	// Expected is a forecast of how long the call would wait if it arrived now,
 	// or the least that it would have to wait if that is known and more; 0 if
@@ -49,7 +52,7 @@ type WaitError struct {
 // never holds text of the call, nor that of Throttled.
 func (e *WaitError) Error() string {
 	s := "ratelimited: call was not admitted"
-	if e.Err != nil && e.Err != ErrLineFull && e.Err != ErrClosed {
+	if e.Err != nil && e.Err != ErrLineFull && e.Err != ErrClosed && e.Err != ErrDiverted {
 		s += " before its context ended"
 	}
 	s += fmt.Sprintf(" after %v", e.Waited.Round(time.Millisecond))

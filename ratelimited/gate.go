@@ -299,12 +299,12 @@ func (g *Gate) deadline(ctx context.Context, since time.Duration, l *labels) (de
 }
 
 // acquire waits in line, and tells when the call was admitted.
-func (g *Gate) acquire(ctx context.Context, r *request, revised *revisable) (id gate.ID, at time.Duration, err error) {
+func (g *Gate) acquire(ctx context.Context, r *request, revised *revisable, d Diversion) (id gate.ID, at time.Duration, err error) {
 	var p place
 	ready, err := g.takeIn(ctx, r, revised, &p)
 	at = r.since
 	if ready != nil {
-		err = g.wait(ctx, &p, ready)
+		err = g.await(ctx, &p, ready, r, d)
 		at = g.time()
 	}
 	if err != nil {

@@ -12,6 +12,7 @@ type labels struct {
 	// Set by a With… function.
 	agent, class, flow, request string
 	maxWait                     *time.Duration
+	diversion                   Diversion // nil is none
 	// Taken over from a context that answered to an accessor.
 	pinned identity
 }
@@ -92,6 +93,15 @@ func WithMaxWait(ctx context.Context, d time.Duration) context.Context {
 	return with(ctx, func(l *labels) { l.maxWait = &d })
 }
 
+// MaxWait is what WithMaxWait set for the calls made with ctx; false if it was
+// not called.
+func MaxWait(ctx context.Context) (time.Duration, bool) {
+	if d := labelsOf(ctx).maxWait; d != nil {
+		return *d, true
+	}
+	return 0, false
+}
+
 // Pin takes the identities that an agent framework's context answers to (user,
 // agent, invocation) over into a derived context, where they survive
 // context.WithCancel, WithTimeout and WithValue. Use it before you derive a
@@ -129,10 +139,7 @@ func (g *Gate) fill(ctx context.Context, c *Call) *labels {
 		c.Request = l.request
 	}
 	if c.Agent == "" {
-		c.Agent = l.pinned.agent
-		if a, ok := ctx.(interface{ AgentName() string }); ok {
-			c.Agent = cmp.Or(a.AgentName(), c.Agent)
-		}
+		c.Agent = agentAround(ctx, l)
 	}
 	if c.Request == "" {
 		c.Request = l.pinned.invocation
@@ -141,6 +148,14 @@ func (g *Gate) fill(ctx context.Context, c *Call) *labels {
 		}
 	}
 	return l
+}
+
+// agentAround is the agent label of a call for which none was set.
+func agentAround(ctx context.Context, l *labels) string {
+	if a, ok := ctx.(interface{ AgentName() string }); ok {
+		return cmp.Or(a.AgentName(), l.pinned.agent)
+	}
+	return l.pinned.agent
 }
 
 // flowOf is the flow of a call that does not name one.

@@ -1,6 +1,7 @@
 package ratelimited
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -20,6 +21,54 @@ func (g *Gate) ExpectedWait(call Call) time.Duration {
 	g.lock()
 	defer g.unlock()
 	return g.core.ExpectedWait(now, call.slots(), c)
+}
+
+// ExpectedWait forecasts how long a call of the model would wait at the gate if
+// it were made now, as [Gate.ExpectedWait] does, with the estimate that the call
+// would be held at. It is the largest Duration if the gate is closed, or if the
+// call can never fit. It takes nothing, sends nothing, asks no customer budget,
+// and is cheap enough to be asked before every call: up to four limits, and without
+// a History, it allocates nothing, and it takes as long as the estimate and the
+// gate's lock.
+func (m *RateLimitedModel[Req, Resp]) ExpectedWait(ctx context.Context, req Req) time.Duration {
+	g := m.gate
+	l := labelsOf(ctx)
+	agent := l.agent
+	if agent == "" {
+		agent = agentAround(ctx, l)
+	}
+	most := m.limitOf(req)
+	raw := m.meter.Estimate(req)
+	learned := m.party(m.inner.Name(), agent).estimate(raw, most)
+	var buf, rawBuf costs
+	n, rawCosts := buf.of(g), rawBuf.of(g)
+	g.admissionCosts(n, &learned)
+	g.keepLimit(n, learned, most, false)
+	g.admissionCosts(rawCosts, &raw)
+	g.keepLimit(rawCosts, raw, most, false)
+	call := Call{Slots: m.opts.slots}
+	now := g.now()
+	g.lock()
+	defer g.unlock()
+	if g.closed {
+		return never
+	}
+	g.admissible(n, rawCosts)
+	for i, cost := range n {
+		if cost > g.core.Max(i) {
+			return never
+		}
+	}
+	return g.core.ExpectedWait(now, call.slots(), n)
+}
+
+// MaxWait is Config.MaxWait; false if it was not set. See also the function
+// [MaxWait].
+func (g *Gate) MaxWait() (time.Duration, bool) {
+	if g.cfg.MaxWait == nil {
+		return 0, false
+	}
+	return *g.cfg.MaxWait, true
 }
 
 // SetSlots changes the number of slots while the gate works. Calls in flight

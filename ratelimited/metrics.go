@@ -120,6 +120,8 @@ func reasonOf(err error) string {
 		return "line_full"
 	case errors.Is(err, ErrClosed):
 		return "closed"
+	case errors.Is(err, ErrDiverted):
+		return "diverted"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "deadline"
 	case errors.Is(err, context.Canceled):

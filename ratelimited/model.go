@@ -172,7 +172,7 @@ func wrap[Req, Resp any](model Model[Req, Resp], gate *Gate, meter Meter[Req, Re
 		m.opts.reports = true
 	}
 	if w, ok := model.(wrapped); ok {
-		for _, g := range w.gates() {
+		for _, g := range w.Gates() {
 			if g == gate {
 				return nil, fmt.Errorf("ratelimited: model %q is wrapped by the gate %q already", model.Name(), gate.Name())
 			}
@@ -186,12 +186,16 @@ func wrap[Req, Resp any](model Model[Req, Resp], gate *Gate, meter Meter[Req, Re
 }
 
 // wrapped is how wrappers recognise each other.
-type wrapped interface{ gates() []*Gate }
+type wrapped interface{ Gates() []*Gate }
 
-func (m *RateLimitedModel[Req, Resp]) gates() []*Gate {
+// Gates are the gates that calls go through: that of this wrapper, and those of
+// wrappers further in. A model that sends its calls through gates by itself, such
+// as a choice among wrapped models, should have this method, too: New then leaves
+// retries to the gates further in, and refuses to wrap it by one of them again.
+func (m *RateLimitedModel[Req, Resp]) Gates() []*Gate {
 	list := []*Gate{m.gate}
 	if w, ok := m.inner.(wrapped); ok {
-		list = append(list, w.gates()...)
+		list = append(list, w.Gates()...)
 	}
 	return list
 }

@@ -370,7 +370,7 @@ func (g *Gate) maxHint() time.Duration {
 // requeue sends a refused call back into the line, not before the given delay,
 // and waits for its next grant. It is in line with its first place. costs are
 // what the refused attempt cost.
-func (p Permit) requeue(ctx context.Context, costs []int64, delay time.Duration, r *request) error {
+func (p Permit) requeue(ctx context.Context, costs []int64, delay time.Duration, r *request, d Diversion) error {
 	g := p.g
 	ready := make(chan struct{}, 1)
 	now := g.now()
@@ -387,5 +387,5 @@ func (p Permit) requeue(ctx context.Context, costs []int64, delay time.Duration,
 	g.core.SetReady(p.id, ready)
 	g.poll(now)
 	g.unlock()
-	return g.wait(ctx, &place{id: p.id, since: r.since}, ready)
+	return g.await(ctx, &place{id: p.id, since: r.since}, ready, r, d)
 }

@@ -33,8 +33,8 @@ func (g *Gate) wait(ctx context.Context, p *place, ready <-chan struct{}) error 
 }
 
 // woken tells what the end of a wait means. The waiter's channel was received
-// from, or its context has ended; a channel that is closed says that the wait
-// has failed.
+// from, or its context has ended, or else it leaves; a channel that is closed says
+// that the wait has failed.
 //
 //go:noinline
 func (g *Gate) woken(ctx context.Context, p *place, received, open bool) error {
@@ -59,12 +59,15 @@ func (g *Gate) woken(ctx context.Context, p *place, received, open bool) error {
 	}
 }
 
-// giveUp ends the wait of a call whose context has ended. If it was granted
-// meanwhile, the grant is handed on.
+// giveUp ends the wait of a call whose context has ended, or that leaves. If it
+// was granted meanwhile, the grant is handed on.
 //
 //go:noinline
 func (g *Gate) giveUp(ctx context.Context, p *place) error {
-	err := &WaitError{Err: contextError(ctx)}
+	err := &WaitError{Err: ErrDiverted}
+	if ctx.Err() != nil {
+		err.Err = contextError(ctx)
+	}
 	late := ctx.Err() == context.DeadlineExceeded
 	g.lock()
 	defer g.unlock()

@@ -1,6 +1,9 @@
 package gate
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Stats is a snapshot of a Core.
 type Stats struct {
@@ -65,24 +68,22 @@ func (c *Core) Stats(now time.Time) Stats {
 // ExpectedWait estimates how long a call of these slots and costs would wait if
 // it arrived now and everybody before it went first: the longest of what the
 // slots and each limit need for the line and the call. It is a forecast, not a
-// bound: estimates may be settled lower, and a fair order may let it pass.
+// bound: estimates may be settled lower, and a fair order may let it pass. It
+// changes nothing.
 func (c *Core) ExpectedWait(now time.Time, slots int32, costs []int64) time.Duration {
-	c.company()
 	ns := c.at(now)
-	wait := 0.0
-	if o := &c.outage; o.closes(ns) {
-		wait = float64(o.opens() - ns)
+	wait := c.shut(ns, costs)
+	inUse := c.inUse
+	if c.lone != nil {
+		inUse += int64(c.lone.slots) // it is not booked; see company
 	}
-	if over := float64(c.waitSlot + int64(slots) - (c.eff - c.inUse)); over > 0 && c.inUse > 0 {
+	if over := float64(c.waitSlot + int64(slots) - (c.eff - inUse)); over > 0 && inUse > 0 {
 		wait = max(wait, over/float64(c.eff)*c.holdTime)
 	}
 	for i := range c.dims {
 		d := &c.dims[i]
 		if i >= len(costs) || costs[i] <= 0 {
 			continue
-		}
-		if d.closed(ns) {
-			wait = max(wait, float64(d.until-ns))
 		}
 		rate := float64(d.Limit()) * d.headroom * d.share / float64(d.window)
 		ok, at := d.Fits(now, costs[i])
@@ -96,7 +97,34 @@ func (c *Core) ExpectedWait(now time.Time, slots int32, costs []int64) time.Dura
 			wait = max(wait, deficit/rate)
 		}
 	}
-	return time.Duration(min(wait, float64(horizon)))
+	return time.Duration(min(math.Ceil(wait), float64(horizon))) // who must wait does not wait 0
+}
+
+// ShutFor is the part of ExpectedWait that holds for every call of such costs,
+// whatever its place in line: the provider is down, or a hint has closed a limit.
+func (c *Core) ShutFor(now time.Time, costs []int64) time.Duration {
+	return time.Duration(min(math.Ceil(c.shut(c.at(now), costs)), float64(horizon)))
+}
+
+// shut is ShutFor in nanoseconds. Of a limit that is half-open nobody knows when
+// its probe will be answered: most likely when it has taken as long as others, and
+// after that, if it takes half as long again.
+func (c *Core) shut(ns int64, costs []int64) (wait float64) {
+	if o := &c.outage; o.closes(ns) {
+		wait = float64(o.opens() - ns)
+	}
+	for i := range c.dims {
+		d := &c.dims[i]
+		switch {
+		case i >= len(costs) || costs[i] <= 0 || !d.shut:
+		case ns < d.until:
+			wait = max(wait, float64(d.until-ns))
+		case d.probe != nil:
+			taken := float64(ns - d.probe.flight.started)
+			wait = max(wait, c.holdTime-taken, taken/2)
+		}
+	}
+	return wait
 }
 
 // HoldTime is the moving average of the time that a call holds its slots.

@@ -55,6 +55,18 @@ func TestTheExpectedWaitIsThatOfTheScarcestResource(t *testing.T) {
 			s.ask("b", Spec{Costs: tokens(0, 0)})
 		}, 1, tokens(0, 0), time.Second}, // a call is taken to last a second until more is known
 		{"a closed limit", func(s *scene) { s.core.CloseBudget(s.now, 1, s.now.Add(time.Minute)) }, 1, tokens(1, 1), time.Minute},
+		{"a limit that waits for its probe: a call's time from when that was sent", func(s *scene) {
+			s.core.CloseBudget(s.now, 1, s.now.Add(time.Minute))
+			s.pass(time.Minute)
+			s.ask("a", Spec{Costs: tokens(0, 1)})
+			s.pass(300 * time.Millisecond)
+		}, 1, tokens(1, 1), 700 * time.Millisecond},
+		{"a limit whose probe takes longer than others did: half as long again", func(s *scene) {
+			s.core.CloseBudget(s.now, 1, s.now.Add(time.Minute))
+			s.pass(time.Minute)
+			s.ask("a", Spec{Costs: tokens(0, 1)})
+			s.pass(5 * time.Second)
+		}, 1, tokens(1, 1), 2500 * time.Millisecond},
 		{"a cut limit", func(s *scene) {
 			s.ask("a", Spec{Costs: tokens(60, 0)})
 			s.pass(1)
@@ -71,6 +83,75 @@ func TestTheExpectedWaitIsThatOfTheScarcestResource(t *testing.T) {
 				t.Errorf("%v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+// What holds for every call is told apart from what depends on the line.
+func TestShutForLeavesTheLineOut(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		before func(s *scene)
+		costs  []int64
+		want   time.Duration
+	}{
+		{"a long line", func(s *scene) {
+			s.ask("a", Spec{Costs: tokens(60, 0)})
+			s.ask("b", Spec{Costs: tokens(60, 0)})
+			s.ask("c", Spec{Costs: tokens(60, 0)})
+		}, tokens(10, 0), 0},
+		{"a closed limit", func(s *scene) { s.core.CloseBudget(s.now, 1, s.now.Add(time.Minute)) }, tokens(0, 1), time.Minute},
+		{"a closed limit that the call does not need", func(s *scene) {
+			s.core.CloseBudget(s.now, 1, s.now.Add(time.Minute))
+		}, tokens(1, 0), 0},
+		{"a provider that is down", func(s *scene) { s.core.Pause(s.now, s.now.Add(8*time.Second)) }, tokens(0, 0), 8 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, Config{Slots: 1, Dims: []Dim{refilled(t, 60, 60), refilled(t, 6000, 6000)}})
+			c.before(s)
+			if got := s.core.ShutFor(s.now, c.costs); got != c.want {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// However many slots there are, and however short calls: who must wait is not told
+// that it need not.
+func TestAForecastOfAWaitIsNever0(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, Config{Slots: 1 << 20})
+	s.ask("short", Spec{})
+	s.done("short")
+	for range 1000 {
+		s.ask("call", Spec{})
+		s.pass(time.Nanosecond)
+		s.done("call")
+	}
+	s.ask("wide", Spec{Slots: 1 << 20})
+	if got := s.core.ExpectedWait(s.now, 1, nil); got <= 0 {
+		t.Errorf("a call that must wait for slots is told %v", got)
+	}
+}
+
+// A forecast may be asked for before every call, so it leaves everything as it is:
+// even the call that is alone stays one that ends without being booked.
+func TestAForecastChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, Config{Slots: 1, Dims: []Dim{refilled(t, 60, 60)}})
+	id, ok := s.core.Start(s.now, 0, "", 1, tokens(10))
+	if !ok {
+		t.Fatal("the first call must wait")
+	}
+	if got := s.core.ExpectedWait(s.now, 1, tokens(1)); got != time.Second {
+		t.Errorf("with the only slot in use a call would wait %v, want a call's time of 1s", got)
+	}
+	if got := s.core.ShutFor(s.now, tokens(1)); got != 0 {
+		t.Errorf("shut for %v, want 0", got)
+	}
+	if !s.core.FinishLast(id, nil) {
+		t.Error("a call that was alone has been booked")
 	}
 }
 
