@@ -45,6 +45,7 @@ import (
 type Enforcer struct {
 	cfg    Config
 	local  bool // the ledger waits for nothing
+	booker booker
 	limits atomic.Pointer[LimitResolver]
 	closed atomic.Bool
 
@@ -67,6 +68,7 @@ func New(cfg Config) (*Enforcer, error) {
 	e := &Enforcer{cfg: cfg}
 	local, ok := cfg.Ledger.(budget.Local)
 	e.local = ok && local.Local()
+	e.booker, _ = cfg.Ledger.(booker)
 	_, e.reuse = cfg.Ledger.(*Memory)
 	e.limits.Store(&cfg.Limits)
 	e.keeper.init(e)

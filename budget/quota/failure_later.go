@@ -3,7 +3,9 @@ package quota
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 )
@@ -20,6 +22,9 @@ const (
 	laterTries = 8
 	// laterLongest is how long is tried.
 	laterLongest = 24 * time.Hour
+	// laterRepeated is how long something is booked again that perhaps was booked
+	// already: ledgers know reservations for [DefaultRemember] at least.
+	laterRepeated = DefaultRemember - 5*time.Minute
 )
 
 // What an operation does to a reservation.
@@ -40,6 +45,7 @@ type operation struct {
 	note     Note
 	then     func(Settled) // told of the result; may be nil
 	since    time.Time     // when it was first tried
+	doubted  time.Time     // when it was first tried and perhaps done, if ever
 }
 
 // later makes operations, and remembers those that could not be made, so that what
@@ -68,7 +74,14 @@ func (l *later) init(e *Enforcer) {
 var (
 	errLaterFull   = errors.New("quota: too many operations wait for the ledger")
 	errLaterClosed = errors.New("quota: the enforcer is closed, and the ledger cannot be reached")
+	errLaterTwice  = fmt.Errorf("%w: it was perhaps booked so long ago that it could be booked twice", ErrUnknownReservation)
 )
+
+// booker is a ledger that books what was spent without a reservation, in the windows
+// in the middle of [Entry.Spans], and never twice.
+type booker interface {
+	Book(ctx context.Context, r Reserve, s Settle) (Settled, error)
+}
 
 // do makes an operation now, whether or not ctx has ended, or else later. It
 // returns an error only if the operation is lost.
@@ -97,6 +110,9 @@ func (l *later) do(ctx context.Context, op operation) error {
 func (l *later) make(ctx context.Context, op *operation) error {
 	var result Settled
 	var err error
+	if !op.doubted.IsZero() && time.Since(op.doubted) > laterRepeated {
+		return errLaterTwice
+	}
 	if l.e.local { // it neither waits nor looks into ctx for anything but its end
 		if l.e.reuse && op.do == settleClaim {
 			room := l.e.getScratch()
@@ -111,6 +127,9 @@ func (l *later) make(ctx context.Context, op *operation) error {
 		})
 	}
 	l.e.outage.note(ctx, err)
+	if op.do == bookClaim && err != nil && op.doubted.IsZero() && !notTold(err) && l.e.booker == nil {
+		op.doubted = time.Now()
+	}
 	switch {
 	case err == nil && op.then != nil:
 		op.then(result)
@@ -128,12 +147,23 @@ func (l *later) tell(ctx context.Context, op *operation) (Settled, error) {
 		return Settled{}, ledger.Release(ctx, op.tree, op.id)
 	case bookClaim:
 		// Nothing denies it: it is spent. A repeat changes nothing.
-		_, err := ledger.Reserve(ctx, Reserve{ID: op.id, Tree: op.tree, Entries: op.entries, TTL: l.e.cfg.TTL, Note: op.note})
-		if err != nil {
+		r := Reserve{ID: op.id, Tree: op.tree, Entries: op.entries, TTL: l.e.cfg.TTL, Note: op.note}
+		if l.e.booker != nil && !op.settle.Adjust {
+			return l.e.booker.Book(ctx, r, op.settle)
+		} else if l.e.booker != nil {
+			break // it knows what it was told to book
+		}
+		if _, err := ledger.Reserve(ctx, r); err != nil {
 			return Settled{}, err
 		}
 	}
 	return ledger.Settle(ctx, op.settle)
+}
+
+// notTold reports whether an operation has not even reached the ledger.
+func notTold(err error) bool {
+	var failed *net.OpError
+	return errors.Is(err, errNotAsked) || errors.As(err, &failed) && failed.Op == "dial"
 }
 
 // add has an operation made later.
@@ -340,11 +370,8 @@ func (e *Enforcer) settleClaims(ctx context.Context, claims []claim, actual Amou
 			op.do, op.id = bookClaim, c.id+".o"
 			op.settle.ID = op.id
 			for i := range c.entries {
-				// A rate is about how much passes now, and not about the past.
-				entry := c.entries[i]
-				if entry.Kind == Hold && !entry.Rolling {
-					entry.Amount, entry.Observe = actual[entry.Unit], true
-					op.entries = append(op.entries, entry)
+				if e := &c.entries[i]; e.Kind == Hold && !e.Rolling {
+					op.entries = append(op.entries, e.spent(actual[e.Unit]))
 				}
 			}
 			if len(op.entries) == 0 {
@@ -356,6 +383,15 @@ func (e *Enforcer) settleClaims(ctx context.Context, claims []claim, actual Amou
 		errs = append(errs, e.later.do(ctx, op))
 	}
 	return errors.Join(errs...)
+}
+
+// spent is an entry that books what was spent, in the window in which it was taken,
+// however late the ledger is told. Rolling entries have none: a rate is about how much
+// passes now, and not about the past.
+func (e *Entry) spent(amount int64) Entry {
+	s := *e
+	s.Kind, s.Amount, s.Observe, s.Spans = Hold, amount, true, [3]Span{1: e.Spans[1]}
+	return s
 }
 
 // releaseClaims gives back what claims hold.

@@ -352,6 +352,9 @@ func (s *shard) readHeld(r *record, l *heldLine) (h held, err error) {
 	h.start, h.end, h.thresholds = l.Start, l.End, s.thresholds(l.Thresholds)
 	if holds {
 		p := h.account.calendars[h.counter].at(h.start)
+		if p == nil && h.amount == 0 { // its window is past, and nothing is held there
+			return h, nil
+		}
 		if p == nil || h.amount > math.MaxInt64-p.used() {
 			return h, fmt.Errorf("start is %d and amount %d, for which its counter has no window or no room", h.start, h.amount)
 		}

@@ -344,3 +344,23 @@ func FuzzRestore(f *testing.F) {
 		}
 	})
 }
+
+func TestAHoldOfNothingInAWindowThatIsPastIsRestored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t, quota.MemoryConfig{})
+		time.Sleep(59 * time.Minute)
+		mustReserve(t, m, "t", "call", hourly("u", quota.Hold, 0, 100))
+		time.Sleep(2 * time.Minute)
+		mustReserve(t, m, "t", "next", hourly("u", quota.Hold, 5, 100))
+		after := newMemory(t, quota.MemoryConfig{})
+		if err := after.Restore(strings.NewReader(snapshotOf(t, m))); err != nil {
+			t.Fatal(err)
+		}
+		mustSettle(t, after, "t", "call", 7) // in its own window
+		past, err := after.History(t.Context(), "t", hourly("u", quota.Hold, 0, 100).Counter, 2)
+		if err != nil || len(past) != 1 || past[0].Committed != 7 {
+			t.Errorf("%+v, %v, want 7 in the window before", past, err)
+		}
+	})
+}

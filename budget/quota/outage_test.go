@@ -1,7 +1,13 @@
 package quota_test
 
 import (
+	"context"
+	"fmt"
+	"net"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,4 +100,110 @@ func TestWhatEverybodySharesIsAskedLast(t *testing.T) {
 			t.Errorf("asked for %s, want %s", got, want)
 		}
 	})
+}
+
+// seeing is a ledger that remembers the calendar counters that it was asked for, and
+// their trees.
+type seeing struct {
+	quota.Ledger
+	mu   sync.Mutex
+	seen map[quota.Counter]string
+}
+
+func (s *seeing) Reserve(ctx context.Context, r quota.Reserve) (quota.Reserved, error) {
+	s.mu.Lock()
+	for _, e := range r.Entries {
+		if !e.Rolling {
+			s.seen[e.Counter] = r.Tree
+		}
+	}
+	s.mu.Unlock()
+	return s.Ledger.Reserve(ctx, r)
+}
+
+func TestWhatIsToldAfterAWindowsEndCountsInThatWindow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // it begins at midnight
+		s := newStore(t)
+		ledger := &seeing{Ledger: s, seen: map[quota.Counter]string{}}
+		w := newWorld(t, limitsOf(
+			quota.Limit{Name: "day", Scope: quota.User, Window: quota.Day, Max: quota.Max{quota.Turns: 100, quota.Tokens: 1000}, Failure: quota.Open},
+		), func(c *quota.Config) { c.Ledger = ledger })
+		yesterday := quota.Day.Span(time.Now())
+		time.Sleep(23*time.Hour + 50*time.Minute)
+		s.set(down)
+		turn := w.admit(as("ann"))
+		w.settle(w.reserve(turn.Context(), tokens(100)), tokens(90))
+		turn.End()
+		time.Sleep(20 * time.Minute)
+		s.set(nil)
+		time.Sleep(time.Minute)
+
+		w.stands(as("ann"), "day", quota.Turns, 0, 0)
+		w.stands(as("ann"), "day", quota.Tokens, 0, 0)
+		booked := map[quota.Unit]int64{}
+		for counter, tree := range ledger.seen {
+			status, err := s.Ledger.Status(t.Context(), tree, quota.Entry{Counter: counter, Kind: quota.Check, Limit: -1, Spans: [3]quota.Span{1: yesterday}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			booked[counter.Unit] += status[0].Committed
+		}
+		if booked[quota.Turns] != 1 || booked[quota.Tokens] != 90 {
+			t.Errorf("yesterday has %d turns and %d tokens, want 1 and 90", booked[quota.Turns], booked[quota.Tokens])
+		}
+	})
+}
+
+func TestWhatPerhapsWasBookedIsNotBookedAgainWhenTheLedgerHasForgotten(t *testing.T) {
+	t.Parallel()
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	for _, c := range []struct {
+		name     string
+		doubtful bool
+		lasts    time.Duration
+		spent    int64
+		lost     int64
+	}{
+		{"a reply is lost, and the store soon back", true, 30 * time.Minute, 90, 0},
+		{"a reply is lost, and the store long gone", true, 3 * time.Hour, 90, 1},
+		{"nothing reached it", false, 3 * time.Hour, 90, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var lost atomic.Int64
+				s := newStore(t)
+				limit := quota.Limit{Name: "tokens", Scope: quota.User, Window: quota.Month, Max: quota.Max{quota.Tokens: 1000}, Failure: quota.Open}
+				w := newWorld(t, limitsOf(limit), s.over(nil), func(cfg *quota.Config) { cfg.Hooks.Lost = func() { lost.Add(1) } })
+				gone := func(string, string) error { return fmt.Errorf("%w: %w", quota.ErrUnavailable, refused) }
+				s.set(gone)
+				call := w.reserve(as("ann"), tokens(100))
+				if c.doubtful { // it is settled, and the reply is lost
+					s.mu.Lock()
+					s.lose = true
+					s.mu.Unlock()
+					s.set(func(op, _ string) error {
+						if op == "settle" {
+							return errStoreDown
+						}
+						return nil
+					})
+				}
+				w.settle(call, tokens(90))
+				time.Sleep(10 * time.Second)
+				s.mu.Lock()
+				s.lose = false
+				s.mu.Unlock()
+				s.set(gone)
+				time.Sleep(c.lasts)
+				s.set(nil)
+				time.Sleep(time.Minute)
+				w.stands(as("ann"), "tokens", quota.Tokens, c.spent, 0)
+				if lost.Load() != c.lost {
+					t.Errorf("%d are said to be lost, want %d", lost.Load(), c.lost)
+				}
+			})
+		})
+	}
 }

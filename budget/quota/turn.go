@@ -182,11 +182,8 @@ func (t *turn) book(ctx context.Context, c *claim) {
 	op.settle = Settle{ID: op.id, Tree: c.tree, Actual: Amounts{Turns: 1}}
 	op.note = Note{Subject: t.e.note(t.subject), Turn: t.id}
 	for i := range c.entries {
-		// A rate is about how much passes now, and not about the past.
-		entry := c.entries[i]
-		if entry.Unit == Turns && !entry.Rolling {
-			entry.Kind, entry.Observe = Hold, true
-			op.entries = append(op.entries, entry)
+		if e := &c.entries[i]; e.Unit == Turns && !e.Rolling {
+			op.entries = append(op.entries, e.spent(e.Amount))
 		}
 	}
 	if len(op.entries) > 0 {

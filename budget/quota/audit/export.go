@@ -104,13 +104,21 @@ func (c *Columns) find(header []string) (p places, err error) {
 		p.names = append(p.names, strings.TrimSpace(name))
 	}
 	var errs []error
+	by := map[int]string{} // the fields that have named a column
 	find := func(field, name string) int {
-		i := slices.IndexFunc(p.names, func(s string) bool { return strings.EqualFold(s, strings.TrimSpace(name)) })
+		is := func(s string) bool { return strings.EqualFold(s, strings.TrimSpace(name)) }
+		i := slices.IndexFunc(p.names, is)
 		switch {
 		case name == "":
 			errs = append(errs, fmt.Errorf("audit: Columns.%s is not set", field))
 		case i < 0:
 			errs = append(errs, fmt.Errorf("audit: Columns.%s is %.80q, which the export does not have", field, name))
+		case slices.ContainsFunc(p.names[i+1:], is):
+			errs = append(errs, fmt.Errorf("audit: Columns.%s is %.80q, which the export has twice", field, name))
+		case by[i] != "":
+			errs = append(errs, fmt.Errorf("audit: Columns.%s is %.80q, and so is Columns.%s", field, name, by[i]))
+		default:
+			by[i] = field
 		}
 		return i
 	}

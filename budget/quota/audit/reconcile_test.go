@@ -233,6 +233,8 @@ func TestAnExportThatCannotBeReadSaysWhere(t *testing.T) {
 	}{
 		{"", columns, "the export has no header"},
 		{"day,model\n", columns, `Columns.Input[0] is "uncached", which the export does not have`},
+		{"day,model,Cost,cost\n", audit.Columns{Date: "day", Model: "model", Cost: []string{"cost"}}, `Columns.Cost[0] is "cost", which the export has twice`},
+		{header, audit.Columns{Date: "day", Model: "model", Input: []string{"cached", "Cached"}}, `Columns.Input[1] is "Cached", and so is Columns.Input[0]`},
 		{header, audit.Columns{}, "Columns.Date is not set"},
 		{header, audit.Columns{Date: "day", Model: "model"}, "Columns has none of Input, Output and Cost"},
 		{header + "2026-11-23,m,1,1,1,1\n2026-13-01,m,1,1,1,1\n", columns, `line 3: column "day" is "2026-13-01"`},
