@@ -77,7 +77,9 @@ type Config struct {
 	// must not take long. nil is fine.
 	Progress func(Report)
 	// Remember is how long the ledger remembers reservations that have ended, at the
-	// least. Defaults to [quota.DefaultRemember], which all ledgers of this module do.
+	// least. Defaults to [quota.DefaultRemember], which all ledgers of this module do; a
+	// [quota.Memory] only as far as its MaxRemembered goes. Where outages may last longer,
+	// have the ledger remember longer, and say so here.
 	Remember time.Duration
 	// SegmentBytes is how large a file may become, from 4 KiB to 64 MiB and at most a
 	// quarter of MaxBytes. Defaults to [DefaultSegmentBytes], or to that quarter if it is
@@ -164,9 +166,9 @@ func (c *Config) safely() time.Duration { return c.Remember - c.Remember/60 }
 // taken.
 const watermarksLast = 24 * time.Hour
 
-// known reports whether what the ledger does not know of was surely not charged: told is
-// when it may have been told first.
-func (c *Config) known(told, now time.Time) bool {
+// surely reports whether what the ledger does not know of was surely not charged: told is
+// when it was told first. numbered is true if it was by the number that it is told by now.
+func (c *Config) surely(told time.Time, numbered bool, now time.Time) bool {
 	ago := now.Sub(told)
-	return ago <= c.safely() || c.Watermarks && ago <= watermarksLast
+	return ago <= c.safely() || c.Watermarks && numbered && ago <= watermarksLast
 }

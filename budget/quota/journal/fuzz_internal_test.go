@@ -39,9 +39,9 @@ func samples() [][]byte {
 	note := quota.Note{Subject: "s", Turn: "t", Call: "c", Model: "m", Agent: "a"}
 	return [][]byte{
 		appendHeader(nil, 3, at, "writer"),
-		append(appendPrefix(nil, settleKind, 4, at), appendBody(nil, at, &s, &note, appendEntries(nil, entries, all, span))...),
-		append(appendPrefix(nil, settleKind, 5, time.Time{}), appendBody(nil, time.Time{}, &quota.Settle{ID: "x"}, &quota.Note{}, nil)...),
-		append(appendPrefix(nil, countKind, 6, at), appendBody(nil, at, &quota.Settle{ID: "x"}, &note, appendEntries(nil, entries[1:], all, span))...),
+		append(appendPrefix(nil, settleKind, 4, at), appendBody(nil, &s, &known{at, at, true, note, appendEntries(nil, entries, all, span)})...),
+		append(appendPrefix(nil, settleKind, 5, time.Time{}), appendBody(nil, &quota.Settle{ID: "x"}, &known{})...),
+		append(appendPrefix(nil, countKind, 6, at), appendBody(nil, &quota.Settle{ID: "x"}, &known{taken: at, note: note, entries: appendEntries(nil, entries[1:], all, span)})...),
 		appendAcks(nil, at, []ack{{4, Answered}, {math.MaxUint64, Doubtful}}),
 		appendErase(nil, 7, at, "acme", "t=acme/u=ann"),
 		appendGap(nil, at, gap{at, at.Add(time.Second), 9}),
@@ -66,11 +66,11 @@ func encode(d *decoded) []byte {
 	for i := range s.More { // in the window that was recorded, whenever that is
 		s.More[i].Spans[0], s.More[i].Spans[2] = s.More[i].Spans[1], s.More[i].Spans[1]
 	}
-	var entries []byte
+	of := known{taken: r.Taken, told: r.Told, again: d.again, note: r.Note}
 	if !r.Taken.IsZero() {
-		entries = appendEntries(nil, r.Entries, isCalendar, func(i int) quota.Span { return r.Entries[i].Spans[1] })
+		of.entries = appendEntries(nil, r.Entries, isCalendar, func(i int) quota.Span { return r.Entries[i].Spans[1] })
 	}
-	return append(appendPrefix(nil, d.kind, d.n, d.at), appendBody(nil, r.Taken, &s, &r.Note, entries)...)
+	return append(appendPrefix(nil, d.kind, d.n, d.at), appendBody(nil, &s, &of)...)
 }
 
 // Whatever is in a file: reading it does not fail, takes every byte once, and finds the

@@ -71,6 +71,7 @@ type pending struct {
 	at     time.Time
 	key    key
 	digest uint64
+	again  bool    // the ledger was told before, by another number or none
 	commit *commit // that writes it; nil if an earlier process has
 
 	// Journal.mu guards all that follows.

@@ -67,7 +67,8 @@ func (l *Ledger) Reserve(ctx context.Context, r quota.Reserve) (quota.Reserved, 
 		l.open.put(key{r.Tree, r.ID}, x)
 	}
 	if counts {
-		body := appendBody(nil, taken, &quota.Settle{Tree: r.Tree, ID: r.ID}, &r.Note, x.entries)
+		of := known{taken: x.taken, note: r.Note, entries: x.entries}
+		body := appendBody(nil, &quota.Settle{Tree: r.Tree, ID: r.ID}, &of)
 		if _, c, err := l.j.append(countKind, body, nil); err == nil {
 			_ = l.j.await(ctx, c) // it is taken, whatever becomes of the record
 		}
@@ -89,7 +90,8 @@ func (l *Ledger) Settle(ctx context.Context, s quota.Settle) (quota.Settled, err
 
 func (l *Ledger) settle(ctx context.Context, k key, s *quota.Settle) (quota.Settled, error) {
 	x := l.open.get(k)
-	p, err := l.record(ctx, k, x, s)
+	of := l.open.settles(x)
+	p, err := l.record(ctx, k, x, &of, s)
 	if err != nil {
 		return quota.Settled{}, err
 	}
@@ -107,10 +109,11 @@ func (l *Ledger) settle(ctx context.Context, k key, s *quota.Settle) (quota.Sett
 	outcome := Unanswered
 	switch {
 	case errors.Is(err, quota.ErrUnknownReservation):
-		res, outcome, err = l.anew(ctx, x, &told, err)
+		numbered := p != nil && !p.again
+		res, outcome, err = l.anew(ctx, x, &of, numbered, &told, err)
 	case err == nil:
 		outcome = Answered
-		if res.Repeated && x != nil && told.Writer == "" && released(&res, l.open.entriesOf(x)) {
+		if res.Repeated && x != nil && told.Writer == "" && released(&res, decodeEntries(of.entries)) {
 			outcome = Void
 		}
 	}
@@ -125,23 +128,18 @@ func (l *Ledger) settle(ctx context.Context, k key, s *quota.Settle) (quota.Sett
 
 // record writes a settlement. p is nil if there is nothing to be recorded. The error is
 // that of ctx: what could not be written goes on without, and is counted.
-func (l *Ledger) record(ctx context.Context, k key, x *reservation, s *quota.Settle) (p *pending, err error) {
-	var taken time.Time
-	var note quota.Note
-	var entries []byte
-	if x != nil {
-		taken, note = x.taken, x.note
-		entries, _ = l.open.toBook(x)
-		if !x.holds && !x.unmade && !slices.ContainsFunc(s.More, func(e quota.Entry) bool { return isCalendar(&e) }) {
-			return nil, nil
-		}
+func (l *Ledger) record(ctx context.Context, k key, x *reservation, of *known, s *quota.Settle) (p *pending, err error) {
+	if x != nil && !x.holds && !x.unmade && !slices.ContainsFunc(s.More, func(e quota.Entry) bool { return isCalendar(&e) }) {
+		return nil, nil
 	}
-	body := appendBody(make([]byte, 0, 512), taken, s, &note, entries)
-	p = &pending{key: k, digest: maphash.Bytes(l.seed, body)}
+	first := *of
+	first.again = false // whether the caller tries again is no difference
+	body := appendBody(make([]byte, 0, 512), s, &first)
+	p = &pending{key: k, digest: maphash.Bytes(l.seed, body), again: of.again}
 	l.mu.Lock()
 	if old := l.pending[k]; old != nil && old.digest == p.digest && !old.commit.failed() {
 		p = old // the caller tries again
-	} else if _, _, err := l.j.append(settleKind, body, p); err != nil {
+	} else if _, _, err := l.j.append(settleKind, appendBody(body[:0], s, of), p); err != nil {
 		l.mu.Unlock()
 		return nil, nil
 	} else {
@@ -188,20 +186,19 @@ func (l *Ledger) forget(p *pending) {
 }
 
 // anew books what a reservation was settled to that the ledger does not know; unknown
-// is its error.
-func (l *Ledger) anew(ctx context.Context, x *reservation, s *quota.Settle, unknown error) (quota.Settled, Outcome, error) {
+// is its error. numbered is true if it was never told but by this number.
+func (l *Ledger) anew(ctx context.Context, x *reservation, of *known, numbered bool, s *quota.Settle, unknown error) (quota.Settled, Outcome, error) {
 	if x == nil {
 		return quota.Settled{}, Unknown, unknown
 	}
-	entries, tried := l.open.toBook(x)
 	now := time.Now()
-	if !l.j.cfg.known(tried, now) {
+	if !l.j.cfg.surely(of.told, numbered, now) {
 		l.j.count(toldDoubtful)
 		l.j.cfg.Logger.LogAttrs(ctx, slog.LevelError, "journal: the ledger does not know a reservation any more, and may have charged it; it is not charged again",
 			slog.String("tree", s.Tree), slog.String("reservation", s.ID))
 		return quota.Settled{}, Doubtful, unknown
 	}
-	b := booking{ttl: x.ttl, note: x.note, entries: decodeEntries(entries), counts: now.Sub(x.taken) <= l.j.cfg.safely()}
+	b := booking{ttl: x.ttl, note: x.note, entries: decodeEntries(of.entries), counts: now.Sub(x.taken) <= l.j.cfg.safely()}
 	res, err := l.book(ctx, &b, s)
 	switch {
 	case err == nil:

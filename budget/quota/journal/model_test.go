@@ -1,6 +1,8 @@
 package journal_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -20,6 +22,17 @@ import (
 // it, in its window, and once.
 func TestCountersEqualWhatWasSettledWhateverFails(t *testing.T) {
 	t.Parallel()
+	runMachine(t, machine{length: 10 * time.Minute, step: 3 * time.Minute, most: 40 * time.Minute})
+}
+
+// The same over a day, in which the store forgets what has ended: what is doubtful is not
+// charged, and nothing is charged twice.
+func TestNothingIsChargedTwiceHoweverLateItIsTold(t *testing.T) {
+	t.Parallel()
+	runMachine(t, machine{length: 48 * time.Hour, step: 65 * time.Minute, most: 24 * time.Hour, late: true})
+}
+
+func runMachine(t *testing.T, is machine) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var failure any
 		synctest.Test(t, func(t *testing.T) {
@@ -29,7 +42,8 @@ func TestCountersEqualWhatWasSettledWhateverFails(t *testing.T) {
 			w.cfg.Logger = slog.New(slog.NewTextHandler(w.log, nil))
 			w.start()
 			defer func() { w.stop() }()
-			m := &machine{world: w, calls: map[string]*modelCall{}, copied: w.store.snapshot(), since: time.Now()}
+			m := is
+			m.world, m.calls, m.copied, m.since = w, map[string]*modelCall{}, w.store.snapshot(), time.Now()
 			rt.Repeat(map[string]func(*rapid.T){
 				"reserve":   m.reserveOne,
 				"settle":    m.settleOne,
@@ -42,6 +56,7 @@ func TestCountersEqualWhatWasSettledWhateverFails(t *testing.T) {
 				"replay":    func(rt *rapid.T) { m.replay(rt) },
 				"restart":   m.crash,
 				"pass":      m.pass,
+				"outage":    m.outage,
 			})
 			m.check(rt)
 		})
@@ -60,7 +75,13 @@ type machine struct {
 	copied []byte
 	since  time.Time // when it was copied
 	lost   bool      // the store has failed over, and nothing was replayed since
+	out    bool      // it cannot be reached for a while
+
+	length time.Duration // of windows
+	step   time.Duration // that passes at a time, or a part of it
+	most   time.Duration // that passes in all
 	past   time.Duration
+	late   bool // that is more than the store remembers
 }
 
 // modelCall is a call, and what it costs in the end.
@@ -69,29 +90,49 @@ type modelCall struct {
 	window   quota.Span
 	turn     bool // it was counted as one
 	used     int64
+	most     int64 // of what it was ever settled to
 	settled  bool
 	answered bool // all that it was settled to
 	seq      int64
 	over     bool // it can only be told again
 }
 
-const modelWindow = 10 * time.Minute
-
-// window is an entry of a window of ten minutes.
+// window is an entry of a window.
 func (m *machine) window(user string, kind quota.Kind, u quota.Unit, amount int64) quota.Entry {
-	start := time.Now().UTC().Truncate(modelWindow)
+	start := time.Now().UTC().Truncate(m.length)
 	span := func(n int) quota.Span {
-		at := start.Add(time.Duration(n) * modelWindow)
-		return quota.Span{Start: at, End: at.Add(modelWindow)}
+		at := start.Add(time.Duration(n) * m.length)
+		return quota.Span{Start: at, End: at.Add(m.length)}
 	}
 	return quota.Entry{
-		Counter: quota.Counter{Key: user, Window: "ten-minutes", Unit: u}, Kind: kind, Amount: amount,
+		Counter: quota.Counter{Key: user, Window: "window", Unit: u}, Kind: kind, Amount: amount,
 		Limit: 1 << 40, Ceiling: -1, Spans: [3]quota.Span{span(-1), span(0), span(1)},
+	}
+}
+
+// outage begins an outage, or ends it.
+func (m *machine) outage(*rapid.T) {
+	m.out = !m.out
+	if !m.out && m.late {
+		m.forget()
+	}
+	m.mend()
+}
+
+// mend has the store do as it does at the time.
+func (m *machine) mend() {
+	if m.out {
+		m.store.set(down)
+	} else {
+		m.store.set(fine)
 	}
 }
 
 // fails has the store fail in one of the ways that there are, until mended.
 func (m *machine) fails(t *rapid.T) fault {
+	if m.out {
+		return down
+	}
 	f := rapid.SampledFrom([]fault{fine, fine, down, lost}).Draw(t, "fault")
 	m.store.set(f)
 	return f
@@ -103,7 +144,7 @@ func (m *machine) reserveOne(t *rapid.T) {
 	entries := []quota.Entry{m.window(c.user, quota.Hold, quota.Tokens, 50)}
 	c.window = entries[0].Spans[1]
 	f := m.fails(t)
-	defer m.store.set(fine)
+	defer m.mend()
 	if f != lost && rapid.Bool().Draw(t, "turn") { // of a turn whose reply is lost nobody knows
 		entries = append(entries, m.window(c.user, quota.Count, quota.Turns, 1), m.lease(c.user))
 		entries[2].Limit = -1
@@ -150,21 +191,21 @@ func (m *machine) again(t *rapid.T) {
 
 func (m *machine) tell(t *rapid.T, c *modelCall) {
 	f := m.fails(t)
-	defer m.store.set(fine)
+	defer m.mend()
 	s := used(c.id, c.used)
 	s.Seq, s.Adjust = c.seq, c.seq > 0
 	_, err := m.l.Settle(m.Context(), s)
 	// A correction finds nothing in a store that has lost the call: Replay puts it right.
-	if err != nil && f == fine && (c.seq == 0 || !m.lost) {
+	if err != nil && f == fine && (c.seq == 0 || !m.lost) && !m.late {
 		t.Fatalf("Settle: %v", err)
 	}
-	c.answered = err == nil
+	c.answered, c.most = err == nil, max(c.most, c.used)
 }
 
 func (m *machine) releaseOne(t *rapid.T) {
 	c := m.draw(t, func(c *modelCall) bool { return !c.settled && !c.over })
 	m.fails(t)
-	defer m.store.set(fine)
+	defer m.mend()
 	_ = m.l.Release(m.Context(), tree, c.id) // what is not released lapses
 	c.over = true
 }
@@ -173,7 +214,11 @@ func (m *machine) copy(t *rapid.T) {
 	if m.lost {
 		t.Skip("the store is not whole")
 	}
-	m.copied, m.since = m.store.snapshot(), time.Now()
+	copied := m.store.snapshot()
+	if err := newMemory(m).Restore(bytes.NewReader(copied)); err != nil {
+		t.Skip(err) // a hold of nothing in a window in which nothing was spent
+	}
+	m.copied, m.since = copied, time.Now()
 }
 
 func (m *machine) failOver(*rapid.T) {
@@ -182,6 +227,17 @@ func (m *machine) failOver(*rapid.T) {
 }
 
 func (m *machine) replay(t *rapid.T) {
+	if m.out {
+		t.Skip("there is an outage")
+	}
+	if m.late {
+		report, err := m.l.Replay(m.Context(), m.since)
+		if old := time.Since(m.since) > time.Hour; old != errors.Is(err, journal.ErrTooOld) {
+			t.Fatalf("Replay since %v ago = %+v, %v", time.Since(m.since), report, err)
+		}
+		m.lost = false
+		return
+	}
 	if report, err := m.l.Replay(m.Context(), m.since); err != nil {
 		t.Fatalf("Replay = %+v, %v", report, err)
 	}
@@ -197,8 +253,8 @@ func (m *machine) crash(*rapid.T) {
 }
 
 func (m *machine) pass(t *rapid.T) {
-	d := time.Duration(rapid.Int64Range(1, int64(3*time.Minute)).Draw(t, "d"))
-	if m.past+d > 40*time.Minute { // everything is within the hour that a store remembers
+	d := m.step / rapid.SampledFrom([]time.Duration{1, 1, 4, 60}).Draw(t, "part")
+	if m.past+d > m.most {
 		t.Skip("it is late")
 	}
 	m.past += d
@@ -207,6 +263,8 @@ func (m *machine) pass(t *rapid.T) {
 
 // check has all end, and looks at every counter.
 func (m *machine) check(t *rapid.T) {
+	m.out = false
+	m.mend()
 	if _, err := m.l.Recover(m.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -223,6 +281,9 @@ func (m *machine) check(t *rapid.T) {
 	for _, c := range append(m.gone, slices.Collect(maps.Values(m.calls))...) {
 		if c.turn {
 			want[place{c.user, quota.Turns, c.window.Start.Unix()}]++
+		}
+		if m.late { // nobody knows which of them came through
+			c.used = c.most
 		}
 		if c.used > 0 {
 			want[place{c.user, quota.Tokens, c.window.Start.Unix()}] += c.used
@@ -245,6 +306,14 @@ func (m *machine) check(t *rapid.T) {
 				}
 			}
 		}
+	}
+	if m.late {
+		for at, n := range got {
+			if n > want[at] {
+				t.Fatalf("the counters are\n%v, want at most\n%v", got, want)
+			}
+		}
+		return
 	}
 	if !maps.Equal(got, want) {
 		t.Fatalf("the counters are\n%v, want\n%v", got, want)

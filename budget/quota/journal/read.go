@@ -170,13 +170,13 @@ func (r *Record) join(o *Record) {
 	if r.Settled && (!o.Settled || !o.Adjust || o.Seq <= r.Seq) {
 		return
 	}
-	entries, taken, note, more := r.Entries, r.Taken, r.Note, r.More
+	old := *r
 	*r = *o
 	if r.Taken.IsZero() {
-		r.Entries, r.Taken, r.Note = entries, taken, note
+		r.Entries, r.Taken, r.Told, r.Note = old.Entries, old.Taken, old.Told, old.Note
 	}
 	// A correction has the whole of what it names, and the rest stays.
-	for _, e := range more {
+	for _, e := range old.More {
 		if !names(r.More, &e.Counter) {
 			r.More = append(r.More, e)
 		}

@@ -49,7 +49,7 @@ func TestRecordsHaveIdsAndAmountsOnly(t *testing.T) {
 		want := []journal.Record{
 			{Number: 1, At: at, Taken: at, Tree: tree, ID: "a", Note: note, Entries: entries},
 			{
-				Number: 2, At: at.Add(time.Second), Taken: at, Tree: tree, ID: "a", Note: note, Settled: true, Entries: entries,
+				Number: 2, At: at.Add(time.Second), Taken: at, Told: at.Add(time.Second), Tree: tree, ID: "a", Note: note, Settled: true, Entries: entries,
 				Actual: s.Actual, More: []quota.Entry{entry(s.More[0]), entry(s.More[1])},
 			},
 		}

@@ -70,8 +70,12 @@ type Record struct {
 	Tree, ID string
 	Note     quota.Note
 	// Settled is false if the reservation was only made: then Entries have what it has
-	// counted, and nothing that follows is set.
+	// counted, and nothing else of what follows is set.
 	Settled bool
+	// Told is when the ledger was first told what the reservation was settled to: At, or
+	// before that if it has got no answer and its caller has told it something else since.
+	// It is zero where Taken is.
+	Told time.Time
 	// Actual is what was used, by unit; see [quota.Settle]. So are Adjust and Seq.
 	Actual quota.Amounts
 	Adjust bool
@@ -167,6 +171,7 @@ type decoded struct {
 	at     time.Time
 	record Record // of settleKind and countKind; the rest of it is set, too
 	acks   []ack
+	again  bool   // the ledger was told before; see againFlag
 	writer string // of headerKind
 	key    string // of eraseKind, in record.Tree
 	gap    gap
@@ -190,20 +195,34 @@ func appendString(b []byte, s string) []byte {
 const (
 	adjustFlag = 1 << iota
 	knownFlag  // the entries are those of the reservation
+	againFlag  // the ledger was told before, by another record or none
 )
 
-// appendBody appends what follows the prefix of a settlement or a count. Entries are
-// encoded already, see appendEntries; nil stands for those that are not known.
-func appendBody(b []byte, taken time.Time, s *quota.Settle, note *quota.Note, entries []byte) []byte {
+// known is what is known of the reservation that a record is about. The zero value is
+// nothing.
+type known struct {
+	taken, told time.Time
+	again       bool
+	note        quota.Note
+	entries     []byte // encoded, see appendEntries; nil if they are not known
+}
+
+// appendBody appends what follows the prefix of a settlement or a count.
+func appendBody(b []byte, s *quota.Settle, of *known) []byte {
 	flags := byte(0)
 	if s.Adjust {
 		flags |= adjustFlag
 	}
-	if entries != nil {
+	if of.entries != nil {
 		flags |= knownFlag
 	}
+	if of.again {
+		flags |= againFlag
+	}
+	note := &of.note
 	b = append(b, flags)
-	b = binary.AppendVarint(b, nanos(taken, math.MinInt64))
+	b = binary.AppendVarint(b, nanos(of.taken, math.MinInt64))
+	b = binary.AppendVarint(b, nanos(of.told, math.MinInt64))
 	for _, text := range [...]string{s.Tree, s.ID, note.Subject, note.Turn, note.Call, note.Model, note.Agent} {
 		b = appendString(b, text)
 	}
@@ -211,10 +230,10 @@ func appendBody(b []byte, taken time.Time, s *quota.Settle, note *quota.Note, en
 	for _, n := range s.Actual {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
-	if entries == nil {
+	if of.entries == nil {
 		b = append(b, 0)
 	} else {
-		b = append(b, entries...)
+		b = append(b, of.entries...)
 	}
 	now := time.Now()
 	return appendEntries(b, s.More, isCalendar, func(i int) quota.Span { return s.More[i].SpanAt(now) })
@@ -461,7 +480,8 @@ func (x *decoded) body(d *decoder) {
 	r := &x.record
 	flags := d.byte()
 	r.Number, r.At, r.Settled, r.Adjust = x.n, x.at, x.kind == settleKind, flags&adjustFlag != 0
-	r.Taken = instant(d.varint(), math.MinInt64)
+	x.again = flags&againFlag != 0
+	r.Taken, r.Told = instant(d.varint(), math.MinInt64), instant(d.varint(), math.MinInt64)
 	for _, text := range [...]*string{&r.Tree, &r.ID, &r.Note.Subject, &r.Note.Turn, &r.Note.Call, &r.Note.Model, &r.Note.Agent} {
 		*text = d.string()
 	}
@@ -474,6 +494,6 @@ func (x *decoded) body(d *decoder) {
 		d.fail(fmt.Errorf("its id has %d bytes", len(r.ID)))
 	}
 	if flags&knownFlag == 0 {
-		r.Taken, r.Entries = time.Time{}, nil
+		r.Taken, r.Told, r.Entries = time.Time{}, time.Time{}, nil
 	}
 }

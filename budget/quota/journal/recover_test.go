@@ -237,6 +237,32 @@ func TestARepeatLongAfterTheFirstIsDoubtful(t *testing.T) {
 	})
 }
 
+// The same for what its caller has told differently in between, which is another record:
+// here a counter falls in another window by then.
+func TestWhatWasToldLongAgoIsDoubtfulHoweverItIsToldSince(t *testing.T) {
+	virtual(t, journal.Config{}, func(w *world) {
+		midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+		time.Sleep(time.Until(midnight.Add(-30*time.Minute + between)))
+		w.reserve("a", w.day("ann", quota.Hold, 100))
+		s := used("a", 60)
+		s.More = []quota.Entry{w.day("agent", quota.Count, 5)}
+		for _, f := range []fault{lost, down} {
+			w.store.set(f)
+			if _, err := w.l.Settle(w.Context(), s); !errors.Is(err, quota.ErrUnavailable) {
+				t.Fatal(err)
+			}
+			w.store.set(down)
+			time.Sleep(50 * time.Minute)
+		}
+		w.unanswered(2)
+		w.restart()
+		w.store.failOver(nil) // as if it had forgotten what it has charged
+		w.store.set(fine)
+		w.recovered(journal.Report{Doubtful: 2})
+		w.tokens("ann", 0)
+	})
+}
+
 // A reservation that is not this process's, or that the journal knows nothing of.
 func TestUnknownReservationsStayUnknown(t *testing.T) {
 	virtual(t, journal.Config{}, func(w *world) {

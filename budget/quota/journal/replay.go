@@ -130,9 +130,9 @@ func (r *replay) run(ctx context.Context) error {
 			if x.n > r.last || done.has(x.n) || x.kind == countKind && x.at.Before(r.since) {
 				return true
 			}
-			rec := x.record
+			rec, numbered := x.record, !x.again
 			return yield(job{key{rec.Tree, rec.ID}, func(ctx context.Context) error {
-				return r.one(ctx, func(ctx context.Context) (told, error) { return l.replay(ctx, &rec) })
+				return r.one(ctx, func(ctx context.Context) (told, error) { return l.replay(ctx, &rec, numbered) })
 			}})
 		})
 	})
@@ -189,11 +189,11 @@ func wait(ctx context.Context, d time.Duration) bool {
 }
 
 // replay tells the ledger of a record, and notes its answer if it is the first.
-func (l *Ledger) replay(ctx context.Context, rec *Record) (told, error) {
+func (l *Ledger) replay(ctx context.Context, rec *Record, numbered bool) (told, error) {
 	l.j.mu.Lock()
 	p := l.j.unanswered[rec.Number]
 	l.j.mu.Unlock()
-	was, err := l.again(ctx, rec, p == nil)
+	was, err := l.again(ctx, rec, p == nil, numbered)
 	if err == nil && p != nil {
 		l.answered(p, was.outcome())
 	}

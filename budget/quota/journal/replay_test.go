@@ -217,6 +217,49 @@ func TestReplaySaysWhatGotNoAnswer(t *testing.T) {
 	})
 }
 
+// What is being settled is not held anew: if the ledger has charged it and forgotten it,
+// the settlement would find what was held, and charge it again.
+func TestReplayDoesNotHoldWhatIsDoubtful(t *testing.T) {
+	virtual(t, journal.Config{}, func(w *world) {
+		w.reserve("a", w.day("ann", quota.Hold, 10), w.lease("ann"))
+		w.store.set(lost)
+		w.unsettled("a", 7, quota.ErrUnavailable)
+		w.store.set(down)
+		time.Sleep(61*time.Minute + between)
+		w.store.failOver(nil) // as if it had forgotten
+		w.store.set(fine)
+		report, err := w.l.Replay(w.Context(), time.Now().Add(-time.Minute))
+		if want := (journal.Report{Doubtful: 1}); report != want || !errors.Is(err, journal.ErrIncomplete) {
+			t.Errorf("Replay = %+v, %v, want %+v", report, err, want)
+		}
+		w.tokens("ann", 0)
+		w.stands(w.lease("ann"), 0, 0)
+	})
+}
+
+// A turn that a caller asks for again long after is counted when it was first.
+func TestCountsAreAsOldAsTheFirstResult(t *testing.T) {
+	virtual(t, journal.Config{}, func(w *world) {
+		w.store.set(lost)
+		r := quota.Reserve{ID: "a", Tree: tree, Entries: []quota.Entry{w.turns("ann")}}
+		if _, err := w.l.Reserve(w.Context(), r); !errors.Is(err, quota.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		w.store.set(fine)
+		time.Sleep(50 * time.Minute)
+		if res, err := w.l.Reserve(w.Context(), r); err != nil || !res.Repeated {
+			t.Fatalf("Reserve = %+v, %v", res, err)
+		}
+		time.Sleep(30 * time.Minute)
+		w.store.failOver(nil) // as if it had forgotten
+		report, err := w.l.Replay(w.Context(), time.Now().Add(-40*time.Minute))
+		if want := (journal.Report{Doubtful: 1}); report != want || !errors.Is(err, journal.ErrIncomplete) {
+			t.Errorf("Replay = %+v, %v, want %+v", report, err, want)
+		}
+		w.stands(w.turns("ann"), 0, 0)
+	})
+}
+
 // While some reservations of a store are lost and its callers go on, all is charged once.
 func TestReplayWhileCallsGoOn(t *testing.T) {
 	virtual(t, journal.Config{}, func(w *world) {

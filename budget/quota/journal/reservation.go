@@ -28,9 +28,12 @@ type reservation struct {
 }
 
 // newReservation is what is to be remembered of a reservation that the ledger has
-// granted: its entries in the windows of the ledger's answer. holds is true if there is
+// granted after taken: its entries in the windows of the ledger's answer. holds is true if there is
 // something to be settled or released, and counts if something has counted for good.
 func newReservation(r *quota.Reserve, res *quota.Reserved, taken time.Time) (x *reservation, holds, counts bool) {
+	if res.Repeated && res.Now.Before(taken) && !res.Now.IsZero() {
+		taken = res.Now // of the first result
+	}
 	x = &reservation{taken: taken, ttl: r.TTL, note: r.Note}
 	if x.ttl == 0 {
 		x.ttl = quota.DefaultTTL
@@ -136,22 +139,19 @@ func (t *reservations) renewed(tree string, ttl time.Duration, ids, lost []strin
 	}
 }
 
-// toBook are the entries of a reservation of which the ledger is about to be told what
-// it was settled to, and when it was told first.
-func (t *reservations) toBook(x *reservation) (entries []byte, tried time.Time) {
+// settles notes that the ledger is about to be told what a reservation was settled to, and
+// returns what is known of that. x may be nil.
+func (t *reservations) settles(x *reservation) (of known) {
+	if x == nil {
+		return of
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if x.tried.IsZero() {
+	if of.again = !x.tried.IsZero(); !of.again {
 		x.tried = time.Now()
 	}
-	return x.entries, x.tried
-}
-
-// entriesOf are the entries of a reservation that hold or count.
-func (t *reservations) entriesOf(x *reservation) []quota.Entry {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return decodeEntries(x.entries)
+	of.taken, of.told, of.note, of.entries = x.taken, x.tried, x.note, x.entries
+	return of
 }
 
 // erase forgets the entries of a key.
@@ -176,11 +176,12 @@ func (t *reservations) open() []key {
 	return slices.Collect(maps.Keys(t.all))
 }
 
-// held are the entries of an open reservation: all that it has taken.
+// held are the entries of an open reservation: all that it has taken. There are none of one
+// that is being settled.
 func (t *reservations) held(k key) (x *reservation, entries []quota.Entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if x = t.all[k]; x == nil {
+	if x = t.all[k]; x == nil || !x.tried.IsZero() {
 		return nil, nil
 	}
 	return x, append(decodeEntries(x.entries), decodeEntries(x.leases)...)

@@ -210,7 +210,7 @@ func (j *Journal) loadRecord(s *segment, x piece, d *decoded) {
 		}
 		s.unanswered++
 		j.unanswered[d.n] = &pending{
-			n: d.n, at: d.at, key: key{d.record.Tree, d.record.ID},
+			n: d.n, at: d.at, key: key{d.record.Tree, d.record.ID}, again: d.again,
 			segment: s, off: int64(x.at), size: x.end - x.at,
 		}
 	case ackKind:

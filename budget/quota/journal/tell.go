@@ -102,8 +102,8 @@ func (j *Journal) count(t told) {
 const tellTimeout = 5 * time.Second
 
 // again tells the ledger of a record. answered is true if it was, before it may have
-// lost it.
-func (l *Ledger) again(ctx context.Context, r *Record, answered bool) (told, error) {
+// lost it, and numbered if it was never told but by this number.
+func (l *Ledger) again(ctx context.Context, r *Record, answered, numbered bool) (told, error) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
 	l.j.withoutErased(r)
@@ -126,7 +126,7 @@ func (l *Ledger) again(ctx context.Context, r *Record, answered bool) (told, err
 		return toldUnknown, nil
 	}
 	now := time.Now()
-	if !l.j.cfg.known(r.At, now) {
+	if !l.j.cfg.surely(r.Told, numbered, now) {
 		return toldDoubtful, nil
 	}
 	if !answered { // whoever crosses a threshold next is told of it, as nobody was yet
@@ -420,7 +420,7 @@ func (t *retry) one(ctx context.Context, p *pending) error {
 		t.count(p, toldDoubtful)
 		return nil
 	}
-	was, err := l.again(ctx, &r, false)
+	was, err := l.again(ctx, &r, false, !p.again)
 	if err != nil {
 		l.j.mu.Lock()
 		p.tried = time.Now()
