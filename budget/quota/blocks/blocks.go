@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate-go/headgate/budget"
 	"github.com/headgate-go/headgate/budget/quota"
 )
 
@@ -22,6 +23,13 @@ type Ledger struct {
 	stats      stats
 	remembered atomic.Int64
 	work       sync.WaitGroup
+	id         string // names what it tells the ledger
+
+	signing sync.Mutex
+	// signing guards what follows. It is locked last.
+	writer string
+	part   int64 // of time, of which that is
+	signed int64 // how many settlements are
 
 	mu sync.RWMutex
 	// mu guards all that follows. A tree's lock is locked before it.
@@ -51,7 +59,7 @@ func New(ledger quota.Ledger, cfg Config) (*Ledger, error) {
 		return nil, err
 	}
 	// An instant of 0 is long ago.
-	l := &Ledger{next: ledger, cfg: cfg, base: time.Now().Add(-time.Hour), trees: map[string]*tree{}}
+	l := &Ledger{next: ledger, cfg: cfg, base: time.Now().Add(-time.Hour), trees: map[string]*tree{}, id: budget.NewID()}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	return l, nil
 }

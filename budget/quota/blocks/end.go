@@ -15,7 +15,7 @@ func (l *Ledger) Settle(ctx context.Context, s quota.Settle) (quota.Settled, err
 	if err := l.ready(ctx); err != nil {
 		return quota.Settled{}, err
 	}
-	rec := l.record(s.Tree, s.ID)
+	rec, _ := l.record(s.Tree, s.ID)
 	if rec == nil {
 		l.stats.trips.Add(1)
 		return l.next.Settle(ctx, s)
@@ -38,27 +38,30 @@ func (l *Ledger) Settle(ctx context.Context, s quota.Settle) (quota.Settled, err
 	return l.settleRecord(ctx, &s, rec, more, below), nil
 }
 
-// record finds a reservation that is served from blocks.
-func (l *Ledger) record(tree, id string) *record {
+// record finds a reservation that is served from blocks, and says whether a part of it
+// is the ledger's underneath.
+func (l *Ledger) record(tree, id string) (rec *record, below bool) {
 	t := l.find(tree)
 	if t == nil {
-		return nil
+		return nil, false
 	}
 	defer t.mu.Unlock()
 	if now := l.now(); t.expire(now) {
 		t.serve(now)
 	}
-	return t.records[id]
+	if rec = t.records[id]; rec == nil {
+		return nil, false
+	}
+	return rec, rec.below
 }
 
 // settleBelow settles what is not leased.
 func (l *Ledger) settleBelow(ctx context.Context, s *quota.Settle, rec *record, more []quota.Entry) (quota.Settled, error) {
 	t := l.tree(s.Tree)
-	is := rec.below
-	rec.below = is || len(more) > 0
+	is, repeat := rec.below, rec.repeats(s)
 	t.mu.Unlock()
 	if !is {
-		if len(more) == 0 {
+		if len(more) == 0 || repeat {
 			return quota.Settled{}, nil
 		}
 		// There has been nothing of it until now.
@@ -66,15 +69,23 @@ func (l *Ledger) settleBelow(ctx context.Context, s *quota.Settle, rec *record, 
 		if _, err := l.next.Reserve(ctx, quota.Reserve{ID: s.ID, Tree: s.Tree}); err != nil {
 			return quota.Settled{}, err
 		}
+		t := l.tree(s.Tree)
+		rec.below = true
+		t.mu.Unlock()
 	}
 	b := *s
 	b.More, b.Room = more, nil
 	l.stats.trips.Add(1)
 	res, err := l.next.Settle(ctx, b)
-	if errors.Is(err, quota.ErrUnknownReservation) && len(rec.indices()) == 0 && len(more) == 0 {
+	if errors.Is(err, quota.ErrUnknownReservation) && len(rec.at) == 0 && len(more) == 0 {
 		return quota.Settled{}, nil // it was only exclusive
 	}
 	return res, err
+}
+
+// repeats reports whether a settlement changes nothing any more.
+func (r *record) repeats(s *quota.Settle) bool {
+	return r.state == released || r.state == settled && (!s.Adjust || s.Seq <= r.seq)
 }
 
 // settleRecord books what was used.
@@ -85,7 +96,7 @@ func (l *Ledger) settleRecord(ctx context.Context, s *quota.Settle, rec *record,
 	case rec.state == released:
 		t.mu.Unlock()
 		return quota.Settled{Repeated: true}
-	case rec.state == settled && (!s.Adjust || s.Seq <= rec.seq):
+	case rec.repeats(s):
 		defer t.mu.Unlock()
 		res := rec.result(s.Room, &below)
 		res.Repeated = true
@@ -242,8 +253,8 @@ func (l *Ledger) Release(ctx context.Context, tree, id string) error {
 	if err := l.ready(ctx); err != nil {
 		return err
 	}
-	rec := l.record(tree, id)
-	if rec == nil || rec.below {
+	rec, below := l.record(tree, id)
+	if rec == nil || below {
 		l.stats.trips.Add(1)
 		err := l.next.Release(ctx, tree, id)
 		if rec == nil || err != nil && !errors.Is(err, quota.ErrUnknownReservation) {

@@ -312,7 +312,7 @@ func (c *counter) repeatLost(ctx context.Context) error {
 // send asks for a block, and reports whether there is one.
 func (c *counter) send(ctx context.Context, a *ask) (granted bool, err error) {
 	t, l := c.t, c.t.l
-	ctx, cancel := l.within(ctx)
+	within, cancel := l.within(ctx)
 	defer cancel()
 	l.stats.trips.Add(1)
 	a.last = l.now()
@@ -320,7 +320,7 @@ func (c *counter) send(ctx context.Context, a *ask) (granted bool, err error) {
 		a.first = a.last
 	}
 	sent := a.last
-	res, err := l.next.Reserve(ctx, quota.Reserve{
+	res, err := l.next.Reserve(within, quota.Reserve{
 		ID: a.id, Tree: t.name, Entries: []quota.Entry{a.entry}, TTL: l.cfg.TTL, Note: quota.Note{Agent: l.cfg.Name},
 	})
 	t.mu.Lock()
@@ -331,7 +331,7 @@ func (c *counter) send(ctx context.Context, a *ask) (granted bool, err error) {
 	}
 	if err != nil {
 		c.lost = a
-		return false, c.failed(err, now)
+		return false, c.failed(ctx, err, now)
 	}
 	c.lost = nil
 	c.worked()
@@ -379,10 +379,10 @@ func (p *pool) lease(a *ask, sent, now int64) {
 // refresh asks how the counter stands.
 func (c *counter) refresh(ctx context.Context, e *quota.Entry) error {
 	t, l := c.t, c.t.l
-	ctx, cancel := l.within(ctx)
+	within, cancel := l.within(ctx)
 	defer cancel()
 	l.stats.trips.Add(1)
-	all, err := l.next.Status(ctx, t.name, *e)
+	all, err := l.next.Status(within, t.name, *e)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := l.now()
@@ -390,7 +390,7 @@ func (c *counter) refresh(ctx context.Context, e *quota.Entry) error {
 		err = errNoStatus
 	}
 	if err != nil {
-		return c.failed(err, now)
+		return c.failed(ctx, err, now)
 	}
 	c.worked()
 	c.pool(all[0].Span).saw(&all[0], now)

@@ -111,6 +111,9 @@ func (p *pool) within(hard int64) bool {
 // usedUp reports whether it was said lately that so much has been spent that an
 // amount has no room, whoever gives back what.
 func (p *pool) usedUp(n, hard int64, st standing, now int64) bool {
+	if len(p.ended) > 0 { // the ledger may have counted what they were settled to, or not
+		return false
+	}
 	return sum(st.committed, n) > hard && now-p.sawAt <= int64(p.c.t.l.cfg.Recheck)
 }
 

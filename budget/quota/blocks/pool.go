@@ -22,6 +22,7 @@ type pool struct {
 	blocks []*block // the oldest first
 	ended  []*block // that the ledger was told the end of, and has not answered yet
 	past   []*block // that were settled lately, the oldest first
+	fixed  *block   // of these, the one with a correction that was not answered yet
 	leased int64    // sum of blocks
 	dies   int64    // when the first of them ends
 	hard   int64    // the highest limit under which any was leased
@@ -58,7 +59,9 @@ type block struct {
 	out     bool  // it is not leased any more
 	used    int64 // what it is settled to
 	seq     int64 // of the last correction
-	since   int64 // when it was settled first
+	less    int64 // by how much the one that was not answered lowers it
+
+	signed signature // of what the ledger is told
 
 	roll // of a rolling counter
 }

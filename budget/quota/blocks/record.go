@@ -24,6 +24,7 @@ type record struct {
 	held    []held // its entries, and after these what Settle brought with it
 	entries int    // how many of held are its entries
 	below   bool   // a part of it is a reservation of the ledger underneath, with the same id
+	at      []int  // the indices of entries that are not leased; they stay as they are
 	state   state
 	expires int64
 	ended   int64

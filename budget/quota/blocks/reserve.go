@@ -96,7 +96,7 @@ func (l *Ledger) attempt(ctx context.Context, a *attempt) outcome {
 // granted takes what is not leased.
 func (l *Ledger) granted(ctx context.Context, a *attempt, out outcome) (quota.Reserved, error) {
 	r, rec, res := a.r, out.rec, out.result
-	if rec.below {
+	if a.below > 0 || r.Exclusive != "" {
 		below, err := l.reserveBelow(ctx, r, rec)
 		switch {
 		case err != nil:
@@ -127,10 +127,8 @@ func (l *Ledger) granted(ctx context.Context, a *attempt, out outcome) (quota.Re
 func (l *Ledger) reserveBelow(ctx context.Context, r *quota.Reserve, rec *record) (quota.Reserved, error) {
 	b := *r
 	b.Entries, b.Room = nil, nil
-	for i := range rec.held[:rec.entries] {
-		if rec.held[i].below {
-			b.Entries = append(b.Entries, r.Entries[i])
-		}
+	for _, i := range rec.at {
+		b.Entries = append(b.Entries, r.Entries[i])
 	}
 	l.stats.trips.Add(1)
 	return l.next.Reserve(ctx, b)
@@ -138,7 +136,7 @@ func (l *Ledger) reserveBelow(ctx context.Context, r *quota.Reserve, rec *record
 
 // merge puts the result for what is not leased to that for what is.
 func merge(rec *record, res, below *quota.Reserved) {
-	at := rec.indices()
+	at := rec.at
 	for i, st := range below.Status {
 		if i < len(at) {
 			res.Status[at[i]] = st
@@ -154,12 +152,15 @@ func merge(rec *record, res, below *quota.Reserved) {
 	res.Crossed = append(res.Crossed, below.Crossed...)
 }
 
-// indices are those of the entries that are not leased.
-func (r *record) indices() (at []int) {
-	for i := range r.held[:r.entries] {
-		if r.held[i].below {
-			at = append(at, i)
+// notLeased are the indices of the entries that are not leased.
+func (a *attempt) notLeased() (at []int) {
+	leased := a.wants
+	for i := range a.r.Entries {
+		if len(leased) > 0 && leased[0].at == i {
+			leased = leased[1:]
+			continue
 		}
+		at = append(at, i)
 	}
 	return at
 }
@@ -197,7 +198,7 @@ func (l *Ledger) takeBack(a *attempt, rec *record, res, below quota.Reserved) qu
 	merge(rec, &res, &below)
 	res.Wait, res.Crossed = 0, nil
 	res.Held, res.RetryAfter, res.Never = below.Held, below.RetryAfter, below.Never
-	if at := rec.indices(); below.Denied >= 0 && below.Denied < len(at) {
+	if at := rec.at; below.Denied >= 0 && below.Denied < len(at) {
 		res.Denied = at[below.Denied]
 	}
 	if below.Held {
@@ -229,15 +230,10 @@ func (l *Ledger) denied(ctx context.Context, a *attempt, res quota.Reserved) (qu
 	if a.below == 0 {
 		return res, nil
 	}
-	var entries []quota.Entry
-	var at []int
-	leased := a.wants
-	for i := range r.Entries {
-		if len(leased) > 0 && leased[0].at == i {
-			leased = leased[1:]
-			continue
-		}
-		entries, at = append(entries, r.Entries[i]), append(at, i)
+	at := a.notLeased()
+	entries := make([]quota.Entry, len(at))
+	for i := range at {
+		entries[i] = r.Entries[at[i]]
 	}
 	l.stats.trips.Add(1)
 	all, err := l.next.Status(ctx, r.Tree, entries...)
@@ -277,7 +273,7 @@ func (l *Ledger) denied(ctx context.Context, a *attempt, res quota.Reserved) (qu
 // repeat is the first result of a reservation.
 func (l *Ledger) repeat(ctx context.Context, r *quota.Reserve, rec *record) (quota.Reserved, error) {
 	var below quota.Reserved
-	if rec.below && len(rec.indices()) > 0 {
+	if len(rec.at) > 0 {
 		var err error
 		if below, err = l.reserveBelow(ctx, r, rec); err != nil {
 			return quota.Reserved{Denied: -1}, err

@@ -191,10 +191,9 @@ func (c *counter) settleAll(ctx context.Context, x extent) error {
 // same until it has answered.
 func (c *counter) settle(ctx context.Context, p *pool, b *block) error {
 	t, l := c.t, c.t.l
-	ctx, cancel := l.within(ctx)
+	within, cancel := l.within(ctx)
 	defer cancel()
-	l.stats.trips.Add(1)
-	res, err := l.next.Settle(ctx, quota.Settle{ID: b.id, Tree: t.name, Actual: c.amounts(b.used)})
+	res, err := l.tell(within, &quota.Settle{ID: b.id, Tree: t.name, Actual: c.amounts(b.used)}, &b.signed)
 	t.mu.Lock()
 	now := l.now()
 	switch {
@@ -211,6 +210,7 @@ func (c *counter) settle(ctx context.Context, p *pool, b *block) error {
 		if len(res.Status) > 0 {
 			p.saw(&res.Status[0], now)
 		}
+		p.known = p.known && !res.Repeated // that is what it said then
 		p.reportedAt = now
 		if res.Late && b.used > 0 {
 			l.stats.late.Add(1)
@@ -226,8 +226,8 @@ func (c *counter) settle(ctx context.Context, p *pool, b *block) error {
 		p.answered(b)
 		p.spend(b.used)
 	default:
-		err = c.failed(err, now)
-		if now-b.since > int64(longest) {
+		err = c.failed(ctx, err, now)
+		if now-b.signed.since > int64(longest) {
 			p.answered(b)
 			l.stats.lost.Add(1)
 			l.cfg.Logger.Error("blocks: what was spent could not be booked", slog.String("tree", t.name),
@@ -255,7 +255,8 @@ func (p *pool) end(b *block, used, now int64) {
 	}
 	p.blocks = slices.Delete(p.blocks, i, i+1)
 	p.ended = append(p.ended, b)
-	b.out, b.used, b.since = true, used, now
+	b.out, b.used = true, used
+	b.signed = p.c.t.l.sign(now)
 	p.spent -= used
 	p.fresh -= b.fresh
 	p.recount()
@@ -297,7 +298,7 @@ func (c *counter) cover(ctx context.Context, p *pool, amount int64) error {
 	}
 	if err == nil && !granted {
 		c.t.mu.Lock()
-		err = c.failed(errNotCovered, c.t.l.now())
+		err = c.failed(ctx, errNotCovered, c.t.l.now())
 		c.t.mu.Unlock()
 	}
 	return err
@@ -329,15 +330,19 @@ func (c *counter) correct(ctx context.Context, p *pool) error {
 		t.mu.Unlock()
 		return nil
 	}
-	b := p.past[len(p.past)-1]
-	less := min(p.back, b.used)
+	b := p.fixed
+	if b == nil {
+		b = p.past[len(p.past)-1]
+		b.less, b.signed = min(p.back, b.used), l.sign(l.now())
+		p.fixed = b
+	}
+	less := b.less // whatever else has come back since its reply was lost
 	t.mu.Unlock()
-	ctx, cancel := l.within(ctx)
+	within, cancel := l.within(ctx)
 	defer cancel()
-	l.stats.trips.Add(1)
-	res, err := l.next.Settle(ctx, quota.Settle{
+	res, err := l.tell(within, &quota.Settle{
 		ID: b.id, Tree: t.name, Actual: c.amounts(b.used - less), Adjust: true, Seq: b.seq + 1,
-	})
+	}, &b.signed)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := l.now()
@@ -355,10 +360,11 @@ func (c *counter) correct(ctx context.Context, p *pool) error {
 	case errors.Is(err, quota.ErrUnknownReservation):
 		err, b.used = nil, 0
 	default:
-		return c.failed(err, now)
+		return c.failed(ctx, err, now)
 	}
-	if b.used == 0 {
-		p.past = p.past[:len(p.past)-1]
+	p.fixed = nil
+	if i := slices.Index(p.past, b); b.used == 0 && i >= 0 {
+		p.past = slices.Delete(p.past, i, i+1)
 	}
 	return nil
 }

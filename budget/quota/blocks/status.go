@@ -66,8 +66,9 @@ func (l *Ledger) Status(ctx context.Context, tree string, entries ...quota.Entry
 		return nil, err
 	}
 	defer pass()
-	for _, c := range counters { // what was given back to a rolling one may have flowed over
-		if c.key.per > 0 {
+	for _, c := range counters {
+		// What was given back to a rolling one may have flowed over.
+		if c.unsure() || c.key.per > 0 {
 			if err := c.settleAll(ctx, onlyDue); err != nil {
 				return nil, err
 			}
@@ -102,6 +103,20 @@ func (t *tree) correct(st *quota.Status, e *quota.Entry, now int64) {
 	}
 }
 
+// unsure reports whether the ledger may have counted something that it has not answered
+// yet. That is told again at once then.
+func (c *counter) unsure() bool {
+	c.t.mu.Lock()
+	defer c.t.mu.Unlock()
+	for _, p := range c.pools {
+		if len(p.ended) > 0 || p.fixed != nil {
+			c.retryAt = 0
+			return true
+		}
+	}
+	return false
+}
+
 // TopUp implements [quota.Ledger]. What was spent here is settled first.
 func (l *Ledger) TopUp(ctx context.Context, tree string, e quota.Entry, amount int64) (quota.Status, error) {
 	return l.change(ctx, tree, &e, func() (quota.Status, error) {
@@ -122,7 +137,7 @@ func (l *Ledger) Reset(ctx context.Context, name string, e quota.Entry) (quota.S
 func (t *tree) cleared(k counterKey, span quota.Span) {
 	if c := t.counters[k]; c != nil {
 		if p := c.find(span); p != nil {
-			p.back, p.past = 0, nil
+			p.back, p.past, p.fixed = 0, nil, nil
 		}
 	}
 	for _, rec := range t.records {

@@ -205,6 +205,9 @@ func (t *tree) take(a *attempt, now int64) outcome {
 	for i := range rec.held {
 		rec.held[i].below, rec.held[i].kind = true, r.Entries[i].Kind
 	}
+	if a.below > 0 {
+		rec.at = a.notLeased()
+	}
 	out := outcome{rec: rec}
 	res := quota.Reserved{Denied: -1, Now: rec.saidAt, Status: statuses(r)}
 	for i := range a.wants {

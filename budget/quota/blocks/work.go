@@ -117,9 +117,12 @@ func (l *Ledger) within(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, l.cfg.Timeout)
 }
 
-// failed notes that an operation has failed; the tree's lock is held. It returns an
-// error that matches quota.ErrUnavailable.
-func (c *counter) failed(err error, now int64) error {
+// failed notes that an operation has failed that was made in ctx; the tree's lock is
+// held. It returns an error that matches quota.ErrUnavailable.
+func (c *counter) failed(ctx context.Context, err error, now int64) error {
+	if ctx != c.t.l.ctx && ctx.Err() != nil { // a caller has left, which is not the ledger's fault
+		return fmt.Errorf("%w: %w", quota.ErrUnavailable, err)
+	}
 	c.backoff = min(max(2*c.backoff, backoffMin), backoffMax)
 	c.retryAt = now + int64(c.backoff)
 	c.t.l.stats.failures.Add(1)
