@@ -19,21 +19,21 @@ type far struct {
 }
 
 func (f *far) Reserve(ctx context.Context, r quota.Reserve) (quota.Reserved, error) {
-	f.go_()
+	f.travel()
 	return f.Ledger.Reserve(ctx, r)
 }
 
 func (f *far) Settle(ctx context.Context, s quota.Settle) (quota.Settled, error) {
-	f.go_()
+	f.travel()
 	return f.Ledger.Settle(ctx, s)
 }
 
 func (f *far) Renew(ctx context.Context, tree string, ttl time.Duration, ids ...string) ([]string, error) {
-	f.go_()
+	f.travel()
 	return f.Ledger.Renew(ctx, tree, ttl, ids...)
 }
 
-func (f *far) go_() {
+func (f *far) travel() {
 	f.trips.Add(1)
 	if f.away > 0 {
 		time.Sleep(f.away)
@@ -45,12 +45,11 @@ func (f *far) go_() {
 func BenchmarkReserveAndSettle(b *testing.B) {
 	for _, away := range []time.Duration{0, time.Millisecond} {
 		for _, c := range []struct {
-			name  string
-			wrap  func(quota.Ledger) quota.Ledger
-			limit int
+			name string
+			wrap func(quota.Ledger) quota.Ledger
 		}{
-			{"ledger", func(l quota.Ledger) quota.Ledger { return l }, 2},
-			{"blocks", func(l quota.Ledger) quota.Ledger { return newBlocks(b, l, blocks.Config{}) }, 2},
+			{"ledger", func(l quota.Ledger) quota.Ledger { return l }},
+			{"blocks", func(l quota.Ledger) quota.Ledger { return newBlocks(b, l, blocks.Config{}) }},
 		} {
 			b.Run(c.name+"/away="+away.String(), func(b *testing.B) {
 				ledger := &far{Ledger: newMemory(b), away: away}

@@ -5,11 +5,17 @@
 // Enforcer does not notice:
 //
 //	shared, err := blocks.New(store, blocks.Config{})
-//	enforcer, err := quota.New(quota.Config{Ledger: shared, …})
+//	enforcer, err := quota.New(quota.Config{Ledger: shared, Limits: limits})
 //
 // By default it leases what is in the tree of [quota.Global], the limits of everybody
 // together, which would otherwise be the one place of a store that every call goes to.
 // [Config].Leased chooses others. What is not leased passes through.
+//
+// With a store in Redis that is how limits of the scope global are set up: every replica
+// has a Ledger of its own over a redisledger of the same prefix, and its Enforcer goes
+// through that. The trees of tenants keep their own slots and reserve in one step each;
+// what is global is in one slot, which is asked a few times a second by each replica
+// instead of twice by each call.
 //
 // # How
 //
@@ -70,6 +76,9 @@
 //   - What is spent is in the ledger Idle after it was settled, or with the next renewal
 //     while calls are under way; Flush does not return before it is. Thresholds are
 //     crossed then, and at once where they are known here to be.
+//   - Settlements of blocks have a Writer, so that after an outage that is longer than
+//     the ledger remembers what has ended, nothing is charged twice. A ledger that keeps
+//     no watermarks of writers may charge the blocks again then whose replies were lost.
 //   - TopUp and Reset know what this process has spent. What another one has not
 //     settled yet is not cleared.
 //   - What a call gives back to a rolling limit comes back when all calls have ended
