@@ -91,6 +91,7 @@ func (l *Ledger) Settle(ctx context.Context, s quota.Settle) (quota.Settled, err
 func (l *Ledger) settle(ctx context.Context, k key, s *quota.Settle) (quota.Settled, error) {
 	x := l.open.get(k)
 	of := l.open.settles(x)
+	of.again = of.again || s.Writer != "" // by the caller's number, which is not recorded
 	p, err := l.record(ctx, k, x, &of, s)
 	if err != nil {
 		return quota.Settled{}, err

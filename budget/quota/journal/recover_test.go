@@ -263,6 +263,31 @@ func TestWhatWasToldLongAgoIsDoubtfulHoweverItIsToldSince(t *testing.T) {
 	})
 }
 
+// A caller's own number is not the one by which the journal tells it later: even a ledger
+// that keeps watermarks does not know then whether it has taken it.
+func TestWhatWasToldByTheCallersNumberIsDoubtfulLater(t *testing.T) {
+	for writer, want := range map[string]journal.Report{"": {Booked: 1}, "replica-1": {Doubtful: 1}} {
+		t.Run("writer "+writer, func(t *testing.T) {
+			virtual(t, journal.Config{Watermarks: true}, func(w *world) {
+				w.reserve("a", w.day("ann", quota.Hold, 100))
+				w.store.set(down)
+				s := used("a", 60)
+				if s.Writer = writer; writer != "" {
+					s.WriterSeq = 1
+				}
+				if _, err := w.l.Settle(w.Context(), s); !errors.Is(err, quota.ErrUnavailable) {
+					t.Fatal(err)
+				}
+				w.restart()
+				time.Sleep(61 * time.Minute)
+				w.store.failOver(nil) // as if it had forgotten the reservation
+				w.store.set(fine)
+				w.recovered(want)
+			})
+		})
+	}
+}
+
 // A reservation that is not this process's, or that the journal knows nothing of.
 func TestUnknownReservationsStayUnknown(t *testing.T) {
 	virtual(t, journal.Config{}, func(w *world) {
