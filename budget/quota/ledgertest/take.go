@@ -146,14 +146,14 @@ var takeTests = []test{
 	}},
 	{"TreesAreApart", func(e *env) {
 		e.try("same", e.hold("u", 10, 10))
-		tree := e.tree
+		tree, anchor := e.tree, e.anchor
 		e.newTree()
 		if res := e.try("same", e.hold("u", 10, 10)); res.Denied >= 0 || res.Repeated {
 			e.Fatalf("Denied = %d, Repeated = %v in another tree", res.Denied, res.Repeated)
 		}
 		e.settle("same", 3)
 		e.stands(e.hold("u", 0, 10), 3, 0)
-		e.tree = tree
+		e.tree, e.anchor = tree, anchor
 		e.stands(e.hold("u", 0, 10), 0, 10)
 	}},
 	{"CountersAreApart", func(e *env) {
