@@ -242,14 +242,17 @@ func treesOf(ops []*op) []int64 {
 }
 
 // special does what needs a transaction for itself. It changes things that are not on pages.
+//
+// The trees are touched first: whoever writes without having locked them comes to their rows
+// first, too, and does not wait for this transaction while it waits for them.
 func (l *Ledger) special(ctx context.Context, tx transaction, now int64, s special, trees []int64) error {
-	if err := s.within(ctx, tx, now); err != nil {
-		return err
-	}
 	for _, tree := range trees {
 		if err := tx.touch(ctx, tree); err != nil {
 			return err
 		}
+	}
+	if err := s.within(ctx, tx, now); err != nil {
+		return err
 	}
 	return commit(ctx, tx)
 }

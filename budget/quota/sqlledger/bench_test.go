@@ -53,8 +53,8 @@ type bench struct {
 var benches = map[string]bench{
 	"sqlite": {
 		open: func(b *testing.B) (ours, theirs *sql.DB) {
-			ours = openSQLite(b, filepath.Join(b.TempDir(), "quota.db"))
-			theirs = openSQLite(b, "file:"+filepath.Join(b.TempDir(), "bare.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+			ours = newSQLite(b).open(b)
+			theirs = database{"sqlite", "file:" + filepath.Join(b.TempDir(), "bare.db") + "?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"}.open(b)
 			theirs.SetMaxOpenConns(1) // more would only wait for each other, and sleep meanwhile
 			return ours, theirs
 		},
@@ -63,9 +63,9 @@ var benches = map[string]bench{
 	"postgres": {
 		open: func(b *testing.B) (ours, theirs *sql.DB) {
 			dsn := servers.StartPostgres(b, servers.PostgresOptions{FSync: true}).DSN()
-			ours = openPostgres(b, dsn)
+			ours = database{"pgx", dsn}.open(b)
 			// Rows are updated in the order of an index, so that there are no deadlocks.
-			theirs = openPostgres(b, dsn+"&enable_seqscan=off&enable_bitmapscan=off")
+			theirs = database{"pgx", dsn + "&enable_seqscan=off&enable_bitmapscan=off"}.open(b)
 			theirs.SetMaxIdleConns(64)
 			return ours, theirs
 		},

@@ -3,22 +3,47 @@ package sqlledger_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
+	"github.com/headgate-go/headgate/budget/quota"
 	"github.com/headgate-go/headgate/budget/quota/ledgertest"
 	"github.com/headgate-go/headgate/budget/quota/sqlledger"
 	"github.com/headgate-go/headgate/internal/servers"
 )
 
-// openSQLite opens a file of its own for the test.
-func openSQLite(t testing.TB, dsn string) *sql.DB {
+// database is one that is empty at first.
+type database struct{ driver, dsn string }
+
+func newSQLite(t testing.TB) database {
+	return database{"sqlite", filepath.Join(t.TempDir(), "quota.db")}
+}
+
+func newPostgres(t testing.TB) database {
+	return database{"pgx", servers.SharedPostgres(t).NewDatabase(t)}
+}
+
+// inEach runs a test in both kinds of databases.
+func inEach(t *testing.T, f func(t *testing.T, d database)) {
+	t.Parallel()
+	for name, make := range map[string]func(testing.TB) database{"sqlite": newSQLite, "postgres": newPostgres} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, make(t))
+		})
+	}
+}
+
+// open opens it once more, as another process does.
+func (d database) open(t testing.TB) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", dsn)
+	db, err := sql.Open(d.driver, d.dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,21 +55,13 @@ func openSQLite(t testing.TB, dsn string) *sql.DB {
 	return db
 }
 
-// openPostgres opens a database of the shared server.
-func openPostgres(t testing.TB, dsn string) *sql.DB {
+// ledger opens the database once more, with a ledger of its own.
+func (d database) ledger(t testing.TB) *sqlledger.Ledger {
 	t.Helper()
-	db, err := sql.Open("pgx", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return db
+	return newLedger(t, sqlledger.Config{DB: d.open(t)})
 }
 
+// newLedger makes a ledger that sweeps only when it is told to.
 func newLedger(t testing.TB, cfg sqlledger.Config) *sqlledger.Ledger {
 	t.Helper()
 	if cfg.SweepEvery == 0 {
@@ -65,6 +82,18 @@ func newLedger(t testing.TB, cfg sqlledger.Config) *sqlledger.Ledger {
 	return l
 }
 
+// reproduced fails the test unless the audit reproduces every counter.
+func reproduced(t testing.TB, l *sqlledger.Ledger) {
+	t.Helper()
+	all, err := l.Verify(context.Background())
+	if err != nil {
+		t.Errorf("Verify: %v", err)
+	}
+	for _, d := range all {
+		t.Errorf("Verify: %v", d)
+	}
+}
+
 func storeOf(l *sqlledger.Ledger) ledgertest.Store {
 	return ledgertest.Store{
 		Ledger:  l,
@@ -74,18 +103,94 @@ func storeOf(l *sqlledger.Ledger) ledgertest.Store {
 	}
 }
 
+// Each test of the suite ends with a look at whether the audit reproduces what it has done.
+
 func TestSQLiteIsALedger(t *testing.T) {
 	t.Parallel()
 	ledgertest.Run(t, func(t testing.TB) ledgertest.Store {
-		l := newLedger(t, sqlledger.Config{DB: openSQLite(t, filepath.Join(t.TempDir(), "quota.db"))})
+		l := newSQLite(t).ledger(t)
+		t.Cleanup(func() { reproduced(t, l) })
 		return storeOf(l)
 	}, ledgertest.Options{Slack: 20 * time.Second})
 }
 
 func TestPostgresIsALedger(t *testing.T) {
 	t.Parallel()
-	db := openPostgres(t, servers.SharedPostgres(t).NewDatabase(t))
+	d := newPostgres(t)
+	db := d.open(t)
+	all := newLedger(t, sqlledger.Config{DB: db})
+	t.Cleanup(func() { reproduced(t, all) })
 	ledgertest.Run(t, func(t testing.TB) ledgertest.Store {
 		return storeOf(newLedger(t, sqlledger.Config{DB: db}))
 	}, ledgertest.Options{Slack: 20 * time.Second, Resolution: time.Microsecond})
+}
+
+// In memory there is one database for each connection, and so only one may be used.
+func TestSQLiteInMemoryIsALedgerOfItsOwn(t *testing.T) {
+	t.Parallel()
+	l := database{"sqlite", ":memory:"}.ledger(t)
+	spend(t, l, "acme", 40, held("acme", 100, -1))
+	stands(t, l, "acme", held("acme", 0, -1), 40, 0)
+	reproduced(t, l)
+}
+
+func TestWhatIsWrongInAConfigIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		cfg  sqlledger.Config
+		want string
+	}{
+		{sqlledger.Config{}, "Config.DB"},
+		{sqlledger.Config{Dialect: 9}, "Config.Dialect"},
+		{sqlledger.Config{AuditRetention: -1}, "Config.AuditRetention"},
+		{sqlledger.Config{HistoryRetention: -1}, "Config.HistoryRetention"},
+		{sqlledger.Config{Remember: -1}, "Config.Remember"},
+		{sqlledger.Config{Timeout: -1}, "Config.Timeout"},
+		{sqlledger.Config{KeepWindows: -1}, "Config.KeepWindows"},
+		{sqlledger.Config{Transactions: -1}, "Config.Transactions"},
+		{sqlledger.Config{Prefix: "a-b"}, "Config.Prefix"},
+		{sqlledger.Config{Prefix: "Quota_"}, "Config.Prefix"},
+		{sqlledger.Config{Schema: `x"; DROP`}, "Config.Schema"},
+		{sqlledger.Config{Schema: "quota", Dialect: sqlledger.SQLite}, "Config.Schema"},
+	} {
+		_, err := sqlledger.New(t.Context(), tt.cfg)
+		if err == nil || !strings.Contains(err.Error(), tt.want+" is") || errors.Is(err, quota.ErrUnavailable) {
+			t.Errorf("New(%+v): %v, want an error about %s", tt.cfg, err, tt.want)
+		}
+	}
+}
+
+func TestLedgersOfOtherPrefixesAndSchemasHaveNothingToDoWithEachOther(t *testing.T) {
+	inEach(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		all := []sqlledger.Config{{DB: db}, {DB: db, Prefix: "other_"}}
+		if d.driver == "pgx" {
+			all = append(all, sqlledger.Config{DB: db, Schema: "elsewhere"})
+		} else {
+			for i := range all { // a second file is a second ledger's
+				all[i].DB = d.open(t)
+			}
+		}
+		for i, cfg := range all {
+			l := newLedger(t, cfg)
+			stands(t, l, "acme", held("acme", 0, -1), 0, 0)
+			spend(t, l, "acme", int64(i+1), held("acme", 10, -1))
+			stands(t, l, "acme", held("acme", 0, -1), int64(i+1), 0)
+		}
+	})
+}
+
+func TestAClosedLedgerIsUnavailable(t *testing.T) {
+	inEach(t, func(t *testing.T, d database) {
+		l := d.ledger(t)
+		if err := l.Healthy(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Healthy(t.Context()); !errors.Is(err, quota.ErrUnavailable) {
+			t.Errorf("Healthy after Close: %v, want %v", err, quota.ErrUnavailable)
+		}
+	})
 }
