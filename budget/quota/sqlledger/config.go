@@ -172,8 +172,10 @@ func (c *Config) detect(ctx context.Context) error {
 	case err == nil:
 		return fmt.Errorf("sqlledger: Config.DB is %.40q, which is neither Postgres nor SQLite", version)
 	}
-	if c.DB.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version) != nil {
-		return unavailable(err)
+	if lite := c.DB.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version); failureOf(lite) == contended {
+		return lite
+	} else if lite != nil {
+		return err
 	}
 	if c.Dialect = SQLite; c.Schema != "" {
 		return fmt.Errorf("sqlledger: Config.Schema is %q, which SQLite does not have", c.Schema)

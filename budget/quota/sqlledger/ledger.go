@@ -36,9 +36,6 @@ func New(ctx context.Context, cfg Config) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cfg.detect(ctx); err != nil {
-		return nil, err
-	}
 	s, err := cfg.open(ctx)
 	if err != nil {
 		return nil, err

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"strings"
+	"time"
 )
 
 // Each dialect has files of its own, with the same numbers. Once released, a file is never
@@ -45,9 +47,6 @@ func Migrate(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if err := cfg.detect(ctx); err != nil {
-		return err
-	}
 	cfg.NoMigrate = false
 	s, err := cfg.open(ctx)
 	if err != nil {
@@ -56,8 +55,30 @@ func Migrate(ctx context.Context, cfg Config) error {
 	return s.close()
 }
 
-// open opens the store, with its tables as they must be.
+// openLimit is how long opening waits for others that open the database at the same time, at
+// least.
+const openLimit = 10 * time.Second
+
+// open opens the store, with its tables as they must be. Who makes tables, or turns a file to
+// WAL, is in the way of others, and not all of them are made to wait for that by the database.
 func (c *Config) open(ctx context.Context) (store, error) {
+	for begun := time.Now(); ; {
+		s, err := c.openOnce(ctx)
+		if err == nil || failureOf(err) != contended || time.Since(begun) > max(c.Timeout, openLimit) {
+			return s, ours(err)
+		}
+		select {
+		case <-time.After(longestPause/2 + rand.N(longestPause/2)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (c *Config) openOnce(ctx context.Context) (store, error) {
+	if err := c.detect(ctx); err != nil {
+		return nil, err
+	}
 	if c.Dialect == SQLite {
 		return openSQLite(ctx, c)
 	}

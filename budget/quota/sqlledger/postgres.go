@@ -43,7 +43,7 @@ const minPostgres = 120000
 func openPostgres(ctx context.Context, c *Config) (store, error) {
 	s := &postgres{db: c.DB, idle: milliseconds(max(c.Timeout, time.Second))}
 	if err := s.open(ctx, c); err != nil {
-		return nil, ours(err)
+		return nil, err
 	}
 	s.lockSQL, s.loadSQL, s.saveSQL = s.put(postgresLock), s.put(postgresLoad), s.put(postgresSave())
 	s.heldSQL, s.wholeSQL = s.put(postgresHeld), s.put(postgresWhole)

@@ -179,10 +179,9 @@ func openSQLite(ctx context.Context, c *Config) (store, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.connect(ctx, func(ctx context.Context) error { return s.migrate(ctx) })
-	if err != nil {
+	if err := s.connect(ctx, func(ctx context.Context) error { return s.migrate(ctx) }); err != nil {
 		s.disconnect(err)
-		return nil, ours(err)
+		return nil, err
 	}
 	return s, nil
 }
@@ -288,23 +287,28 @@ func (s *sqlite) migrate(ctx context.Context) error {
 	if _, err := s.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	err = func() error {
-		if is, err = readSchema(ctx, s.conn, s.names, exists); err != nil {
-			return err
-		}
-		if done, err := s.cfg.current(is); err != nil || done {
-			return err
-		}
-		if err := s.cfg.upgrade(ctx, s.conn, s.names, is, "unixepoch() * 1000000000"); err != nil {
-			return fmt.Errorf("migrate: %w", err)
-		}
-		_, err := s.conn.ExecContext(ctx, "COMMIT")
-		return err
-	}()
+	err = s.upgrade(ctx, exists)
 	if err != nil {
 		_, _ = s.conn.ExecContext(context.Background(), "ROLLBACK")
+		return err
 	}
+	_, err = s.conn.ExecContext(ctx, "COMMIT")
 	return err
+}
+
+// upgrade makes what is missing, unless somebody else was faster. Nobody else may write.
+func (s *sqlite) upgrade(ctx context.Context, exists string) error {
+	is, err := readSchema(ctx, s.conn, s.names, exists)
+	if err != nil {
+		return err
+	}
+	if done, err := s.cfg.current(is); err != nil || done {
+		return err
+	}
+	if err := s.cfg.upgrade(ctx, s.conn, s.names, is, "unixepoch() * 1000000000"); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	return nil
 }
 
 var versionNumber = regexp.MustCompile(`^(\d+)\.(\d+)\.(\d+)`)
