@@ -78,7 +78,7 @@ var benches = map[string]bench{
 func BenchmarkPairs(b *testing.B) {
 	for _, dialect := range []string{"sqlite", "postgres"} {
 		for _, tenants := range []string{"one", "each"} {
-			for _, callers := range []int{1, 64} {
+			for _, callers := range []int{1, 8, 64} {
 				b.Run(fmt.Sprintf("%s/tenants=%s/callers=%d", dialect, tenants, callers), func(b *testing.B) {
 					benchmarkPairs(b, benches[dialect], tenants == "one", callers)
 				})

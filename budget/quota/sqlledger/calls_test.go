@@ -196,7 +196,7 @@ func TestCallersOfTwoLedgersNeverPassALimitTogether(t *testing.T) {
 // come to the same rows from both ends. Erasing changes rows that others are about to change.
 func TestNobodyDeadlocksInTreesOfOppositeOrder(t *testing.T) {
 	inEach(t, func(t *testing.T, d database) {
-		const trees, rounds, callers = 6, 4, 12
+		const trees, rounds, callers = 6, 2, 12
 		ledgers := []*sqlledger.Ledger{d.ledger(t), d.ledger(t)}
 		var wg sync.WaitGroup
 		for i := range callers {

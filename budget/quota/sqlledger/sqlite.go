@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // sqlite is a store in SQLite. There is one transaction at a time, which takes the
@@ -186,13 +187,18 @@ func openSQLite(ctx context.Context, c *Config) (store, error) {
 	return s, nil
 }
 
+// liteWait is how long SQLite itself waits for another process. It sleeps for up to 100 ms at a
+// time, which is long next to a transaction, and so another process with many of them may get
+// all turns; the ledger's own pauses are shorter.
+const liteWait = 8 * time.Millisecond
+
 // connect makes the connection. mu is held.
 func (s *sqlite) connect(ctx context.Context, first func(context.Context) error) (err error) {
 	if s.conn, err = s.cfg.DB.Conn(ctx); err != nil {
 		return err
 	}
 	for _, query := range [...]string{
-		"PRAGMA busy_timeout = " + milliseconds(s.cfg.Timeout),
+		"PRAGMA busy_timeout = " + milliseconds(liteWait),
 		"PRAGMA journal_mode = WAL",
 		"PRAGMA fullfsync = 1", // of macOS, where fsync alone leaves it to the disk
 	} {

@@ -47,7 +47,7 @@ func TestWhatIsOldGoesAndTheAuditReproducesTheRest(t *testing.T) {
 		l := newLedger(t, sqlledger.Config{
 			DB: d.open(t), Remember: time.Hour, AuditRetention: 48 * time.Hour, HistoryRetention: 30 * 24 * time.Hour, KeepWindows: 3,
 		})
-		const calls = 700 // two rows of the audit for each entry
+		const calls = 350 // two rows of the audit for each entry
 		var wg sync.WaitGroup
 		for i := range 7 {
 			wg.Go(func() {
