@@ -46,13 +46,13 @@ func fiveLimits(tenant, user string) []quota.Entry {
 // bench is what a database is for a benchmark.
 type bench struct {
 	// open opens it, for the ledger and for the opponent.
-	open func(b *testing.B) (ours, theirs *sql.DB)
+	open func(b testing.TB) (ours, theirs *sql.DB)
 	make string
 }
 
 var benches = map[string]bench{
 	"sqlite": {
-		open: func(b *testing.B) (ours, theirs *sql.DB) {
+		open: func(b testing.TB) (ours, theirs *sql.DB) {
 			ours = newSQLite(b).open(b)
 			theirs = database{"sqlite", "file:" + filepath.Join(b.TempDir(), "bare.db") + "?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"}.open(b)
 			theirs.SetMaxOpenConns(1) // more would only wait for each other, and sleep meanwhile
@@ -61,7 +61,7 @@ var benches = map[string]bench{
 		make: "CREATE TABLE bare (id integer PRIMARY KEY, committed integer NOT NULL, reserved integer NOT NULL)",
 	},
 	"postgres": {
-		open: func(b *testing.B) (ours, theirs *sql.DB) {
+		open: func(b testing.TB) (ours, theirs *sql.DB) {
 			dsn := servers.StartPostgres(b, servers.PostgresOptions{FSync: true}).DSN()
 			ours = database{"pgx", dsn}.open(b)
 			// Rows are updated in the order of an index, so that there are no deadlocks.

@@ -142,6 +142,23 @@ func TestTheAuditReproducesWhateverWasDoneAtOnce(t *testing.T) {
 	})
 }
 
+// Poolers that give each transaction another connection need one of the latter two.
+func TestAnyWayToSendStatementsWillDo(t *testing.T) {
+	t.Parallel()
+	d := newPostgres(t)
+	for i, mode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
+		l := database{d.driver, d.dsn + "&default_query_exec_mode=" + mode}.ledger(t)
+		if err := wander(t.Context(), l, rand.New(rand.NewPCG(uint64(i), 8)), 40); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+		if err := l.Erase(t.Context(), "tenant=0", "tenant=0/user=0"); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+		sweep(t, l)
+		reproduced(t, l)
+	}
+}
+
 func TestCallersOfTwoLedgersNeverPassALimitTogether(t *testing.T) {
 	inEach(t, func(t *testing.T, d database) {
 		const amount, limit, most = 7, 700 + 6, 100

@@ -26,8 +26,9 @@ const (
 	DefaultSweepEvery = time.Minute
 	// DefaultTimeout is how long an operation may take.
 	DefaultTimeout = 500 * time.Millisecond
-	// DefaultTransactions is how many transactions there are at a time, in Postgres.
-	DefaultTransactions = 4
+	// DefaultTransactions is how many transactions there are at a time, in Postgres: as many as
+	// connections that database/sql keeps open by itself.
+	DefaultTransactions = 2
 )
 
 // Dialect is a kind of database.
@@ -95,8 +96,9 @@ type Config struct {
 	// Defaults to [DefaultTimeout].
 	Timeout time.Duration
 	// Transactions is how many transactions the ledger has at a time, and so how many
-	// connections it uses, in Postgres. Defaults to [DefaultTransactions]. In SQLite there is
-	// one.
+	// connections it uses, in Postgres. DB must keep as many open while they are idle
+	// (SetMaxIdleConns), or else each is made anew for a few calls. Defaults to
+	// [DefaultTransactions]. In SQLite there is one.
 	Transactions int
 }
 

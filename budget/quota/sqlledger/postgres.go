@@ -208,7 +208,7 @@ func (t *postgresTx) lock(ctx context.Context, trees []int64) (locked []bool, no
 	}
 	var clock int64
 	args := keys.args([]any{milliseconds(limit), t.s.idle, wait})
-	err = each(ctx, t.query, t.s.lockSQL, args, func(scan func(...any) error) error {
+	err = each(ctx, t.tx.QueryContext, t.s.lockSQL, args, func(scan func(...any) error) error {
 		var is sql.NullBool
 		err := scan(&is, &clock)
 		locked = append(locked, is.Bool)
@@ -299,7 +299,7 @@ func (t *postgresTx) load(ctx context.Context, b *book) error {
 	args = append(args, b.now, maxDue)
 	args = writers.args(trees.args(buckets.args(windows.args(args))))
 	versions := make([]int64, len(b.pages))
-	err := each(ctx, t.query, t.s.loadSQL, args, func(scan func(...any) error) error {
+	err := each(ctx, t.tx.QueryContext, t.s.loadSQL, args, func(scan func(...any) error) error {
 		var kind int
 		var n [8]sql.NullInt64
 		var s [3]sql.NullString
@@ -344,7 +344,7 @@ func (t *postgresTx) load(ctx context.Context, b *book) error {
 			held.int(x.id)
 			held.int(x.start)
 		}
-		err := each(ctx, t.query, t.s.heldSQL, held.args(nil), func(scan func(...any) error) error { return b.readHeld(list, scan) })
+		err := each(ctx, t.tx.QueryContext, t.s.heldSQL, held.args(nil), func(scan func(...any) error) error { return b.readHeld(list, scan) })
 		if err != nil {
 			return err
 		}
@@ -356,7 +356,7 @@ func (t *postgresTx) load(ctx context.Context, b *book) error {
 	for _, c := range w.whole {
 		whole.ref(c.name)
 	}
-	return each(ctx, t.query, t.s.wholeSQL, whole.args(nil), b.readWhole)
+	return each(ctx, t.tx.QueryContext, t.s.wholeSQL, whole.args(nil), b.readWhole)
 }
 
 func (t *postgresTx) counterIDs(ctx context.Context, n int) ([]int64, error) {
@@ -367,7 +367,7 @@ func (t *postgresTx) counterIDs(ctx context.Context, n int) ([]int64, error) {
 const callBlock = 1024
 
 func (t *postgresTx) callIDs(ctx context.Context, n int) ([]int64, error) {
-	return t.s.callIDs(ctx, t.query, n)
+	return t.s.callIDs(ctx, t.tx.QueryContext, n)
 }
 
 func (s *postgres) callIDs(ctx context.Context, ask asker, n int) (ids []int64, err error) {
@@ -375,7 +375,7 @@ func (s *postgres) callIDs(ctx context.Context, ask asker, n int) (ids []int64, 
 	defer s.mu.Unlock()
 	for len(ids) < n {
 		if s.nextCall == s.lastCall {
-			block, err := numbers(ctx, ask, "SELECT nextval('{p}call_ids')")
+			block, err := numbers(ctx, ask, s.put("SELECT nextval('{p}call_ids')"))
 			if err != nil || len(block) != 1 {
 				return nil, errors.Join(err, ctx.Err())
 			}
@@ -435,7 +435,7 @@ func postgresSave() string {
 
 func (t *postgresTx) save(ctx context.Context, b *book, ch *changes) error {
 	// The transaction has read the clock itself, and then waited for nothing.
-	return t.s.save(ctx, t.query, b, ch, time.Hour)
+	return t.s.save(ctx, t.tx.QueryContext, b, ch, time.Hour)
 }
 
 // save saves changes. near is how far the store's time may be from the book's.
@@ -501,22 +501,18 @@ func (s *postgres) guess() (now int64, ok bool) {
 
 // saveAtOnce saves changes in a transaction of one statement.
 func (s *postgres) saveAtOnce(ctx context.Context, b *book, ch *changes) error {
-	ids, err := s.callIDs(ctx, s.query, len(b.calls))
+	ids, err := s.callIDs(ctx, s.db.QueryContext, len(b.calls))
 	if err != nil {
 		return err
 	}
 	for i := range b.calls {
 		b.calls[i].record.call = ids[i]
 	}
-	err = s.save(ctx, s.query, b, ch, nearby)
+	err = s.save(ctx, s.db.QueryContext, b, ch, nearby)
 	if err != nil && !errors.Is(err, errStale) && !answered(err) {
 		return &unsureError{err}
 	}
 	return err
-}
-
-func (s *postgres) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return s.db.QueryContext(ctx, s.put(query), args...)
 }
 
 func (t *postgresTx) check(ctx context.Context, b *book) error {

@@ -275,7 +275,7 @@ func newArrays(columns int) *arrays { return &arrays{columns: make([][]byte, col
 func (a *arrays) begin() []byte {
 	buf := a.columns[a.next]
 	if len(buf) == 0 {
-		return append(make([]byte, 0, 256), '{')
+		return append(make([]byte, 0, 512), '{')
 	}
 	return append(buf, ',')
 }
