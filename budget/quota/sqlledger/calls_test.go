@@ -37,7 +37,7 @@ func take(t testing.TB, l *sqlledger.Ledger, tree string, entries ...quota.Entry
 	id := budget.NewID()
 	res, err := l.Reserve(context.Background(), quota.Reserve{ID: id, Tree: tree, Entries: entries})
 	if err != nil || res.Denied >= 0 || res.Held {
-		t.Fatalf("Reserve = %+v, %v", res, err)
+		t.Errorf("Reserve = %+v, %v", res, err)
 	}
 	return id
 }
@@ -49,7 +49,7 @@ func spend(t testing.TB, l *sqlledger.Ledger, tree string, actual int64, entries
 	t.Helper()
 	id := take(t, l, tree, entries...)
 	if res, err := l.Settle(context.Background(), quota.Settle{ID: id, Tree: tree, Actual: tokens(actual)}); err != nil || res.Repeated {
-		t.Fatalf("Settle = %+v, %v", res, err)
+		t.Errorf("Settle = %+v, %v", res, err)
 	}
 	return id
 }
@@ -59,7 +59,8 @@ func stands(t testing.TB, l *sqlledger.Ledger, tree string, e quota.Entry, commi
 	t.Helper()
 	all, err := l.Status(context.Background(), tree, e)
 	if err != nil {
-		t.Fatalf("Status: %v", err)
+		t.Errorf("Status: %v", err)
+		return
 	}
 	if st := all[0]; st.Committed != committed || st.Reserved != reserved {
 		t.Errorf("%q of %q stands at %d committed and %d reserved, want %d and %d",
