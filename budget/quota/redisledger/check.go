@@ -18,53 +18,75 @@ const oldest = 7
 
 // check looks whether the servers behind a client can run the scripts, and loads them.
 func check(ctx context.Context, client redis.UniversalClient) error {
-	one := func(ctx context.Context, c *redis.Client) error { return checkServer(ctx, c) }
-	switch c := client.(type) {
-	case *redis.ClusterClient:
-		return c.ForEachMaster(ctx, one)
-	case *redis.Ring:
-		return c.ForEachShard(ctx, one)
+	return each(ctx, client, func(ctx context.Context, c redis.Cmdable) error { return checkServer(ctx, c) })
+}
+
+// each calls a function for each master behind a client, or returns when ctx ends.
+func each(ctx context.Context, client redis.UniversalClient, f func(context.Context, redis.Cmdable) error) error {
+	one := func(ctx context.Context, c *redis.Client) error { return f(ctx, c) }
+	done := make(chan error, 1)
+	go func() {
+		switch c := client.(type) {
+		case *redis.ClusterClient:
+			done <- c.ForEachMaster(ctx, one)
+		case *redis.Ring:
+			done <- c.ForEachShard(ctx, one)
+		default:
+			done <- f(ctx, client)
+		}
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return checkServer(ctx, client)
 }
 
 // checkServer looks at one server, or at what stands between.
 func checkServer(ctx context.Context, c redis.Cmdable) error {
 	if err := c.Ping(ctx).Err(); err != nil {
-		return startError(ctx, "it does not answer PING", err)
+		return startError(ctx, "PING", err)
 	}
 	// From 7.0 on scripts are told the version.
-	version, err := c.Eval(ctx, "return redis.REDIS_VERSION or ''", nil).Text()
+	answer, err := c.Eval(ctx, "return (redis.REDIS_VERSION or '') .. ' ' .. struct.size('l')", nil).Text()
 	if err != nil {
-		return startError(ctx, "it refuses EVAL, which the ledger cannot do without", err)
+		return startError(ctx, "EVAL", err)
 	}
+	version, size, _ := strings.Cut(answer, " ")
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err != nil || n < oldest {
 		if version == "" {
 			version = "older than 7.0"
 		}
-		return fmt.Errorf("%w: the version of Redis is %s, and 7.0 is the oldest that will do", quota.ErrUnavailable, version)
+		return fmt.Errorf("%w: Redis is %.40s, and 7.0 is the oldest version that will do", quota.ErrUnavailable, version)
+	}
+	if size != "8" {
+		return fmt.Errorf("%w: Redis is built for a machine of less than 64 bits, which will not do", quota.ErrUnavailable)
 	}
 	for _, s := range scripts {
-		sha, err := c.ScriptLoad(ctx, s.full.text).Result()
-		if err != nil {
-			return startError(ctx, "it refuses SCRIPT LOAD, which the ledger cannot do without", err)
-		}
-		if sha != s.full.sha {
-			return fmt.Errorf("%w: SCRIPT LOAD answers %.40q, which is not the script's name", quota.ErrUnavailable, sha)
+		for _, src := range []*source{&s.lean, &s.full} {
+			sha, err := c.ScriptLoad(ctx, src.text).Result()
+			if err != nil {
+				return startError(ctx, "SCRIPT LOAD", err)
+			}
+			if sha != src.sha {
+				return fmt.Errorf("%w: SCRIPT LOAD answers %.40q, which is not the script's name", quota.ErrUnavailable, sha)
+			}
 		}
 	}
 	return nil
 }
 
-func startError(ctx context.Context, what string, err error) error {
+// startError tells a server that refuses a command from one that cannot be reached.
+func startError(ctx context.Context, command string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if r := redis.Error(nil); !errors.As(err, &r) {
-		return fmt.Errorf("%w: Redis cannot be reached: %w", quota.ErrUnavailable, err)
+	if r := redis.Error(nil); errors.As(err, &r) {
+		return fmt.Errorf("%w: Redis, or a proxy before it, refuses %s, which the ledger cannot do without: %w", quota.ErrUnavailable, command, err)
 	}
-	return fmt.Errorf("%w: Redis, or a proxy before it, will not do: %s: %w", quota.ErrUnavailable, what, err)
+	return fmt.Errorf("%w: Redis cannot be reached: %w", quota.ErrUnavailable, err)
 }
 
 // Healthy implements [quota.Ledger]: every master answers, and one has written
@@ -73,21 +95,19 @@ func (l *Ledger) Healthy(ctx context.Context) error {
 	if err := l.Flush(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
+	limited, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
 	defer cancel()
-	ping := func(ctx context.Context, c *redis.Client) error { return c.Ping(ctx).Err() }
-	var err error
-	switch c := l.cfg.Client.(type) {
-	case *redis.ClusterClient:
-		err = c.ForEachMaster(ctx, ping)
-	case *redis.Ring:
-		err = c.ForEachShard(ctx, ping)
-	}
+	err := each(limited, l.cfg.Client, func(ctx context.Context, c redis.Cmdable) error { return c.Ping(ctx).Err() })
 	if err == nil {
-		err = l.cfg.Client.Set(ctx, l.cfg.Prefix+"health", "", time.Second).Err()
+		err = each(limited, only{l.cfg.Client}, func(ctx context.Context, c redis.Cmdable) error {
+			return c.Set(ctx, l.cfg.Prefix+"health", "", time.Second).Err()
+		})
 	}
 	if err != nil {
-		return unavailable("health", err)
+		return l.failed(ctx, "health", err)
 	}
 	return nil
 }
+
+// only is a client as a whole, whatever stands behind it.
+type only struct{ redis.UniversalClient }

@@ -2,6 +2,7 @@ package redisledger
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/bits"
 	"slices"
@@ -267,6 +268,22 @@ func (w *encoder) span(all *[3]quota.Span) {
 func appendText(b []byte, s string) []byte {
 	b = order.AppendUint16(b, uint16(len(s)))
 	return append(b, s...)
+}
+
+// maxText is the length of a name that goes into a key.
+const maxText = 4096
+
+// checkTexts returns an error that names the field that is too long, if one is.
+func checkTexts(tree, field string, entries []quota.Entry) error {
+	if len(tree) > maxText {
+		return fmt.Errorf("redisledger: Tree has %d bytes, at most %d are allowed", len(tree), maxText)
+	}
+	for i := range entries {
+		if n := max(len(entries[i].Key), len(entries[i].Window)); n > maxText {
+			return fmt.Errorf("redisledger: %s[%d].Counter has a name of %d bytes, at most %d are allowed", field, i, n, maxText)
+		}
+	}
+	return nil
 }
 
 // keys makes the keys of a tree. It is what they begin with.

@@ -13,3 +13,10 @@ func SetClock(l *Ledger, clock func() time.Time) { l.clock = clock }
 
 // Exactly has a ledger always run the scripts that reckon large amounts.
 func Exactly(l *Ledger) { l.exact.all = true }
+
+// Busy reports whether a round trip is under way.
+func Busy(l *Ledger) bool {
+	l.sender.mu.Lock()
+	defer l.sender.mu.Unlock()
+	return l.sender.trips > 0
+}

@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate-go/headgate/budget"
 	"github.com/headgate-go/headgate/budget/quota"
 )
 
@@ -167,10 +165,8 @@ func (l *Ledger) run(ctx context.Context, s *script, tree string, ask func(*enco
 		}
 		answer, err = l.sender.do(ctx, s.way(way), arguments(names, args), until)
 		switch {
-		case err != nil && (errors.Is(err, quota.ErrUnavailable) || ctx.Err() != nil):
-			return "", err
 		case err != nil:
-			return "", unavailable(s.name, err)
+			return "", l.failed(ctx, s.name, err)
 		case answer == "":
 			return "", errGarbled
 		case answer[0] == 'X' && way == lean:
@@ -184,6 +180,20 @@ func (l *Ledger) run(ctx context.Context, s *script, tree string, ask func(*enco
 	}
 }
 
+// failed is the error of a script that did not run: that of ctx if it has ended.
+func (l *Ledger) failed(ctx context.Context, name string, err error) error {
+	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
+		return context.DeadlineExceeded // a connection's deadline comes a moment before
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if errors.Is(err, quota.ErrUnavailable) {
+		return err
+	}
+	return unavailable(name, err)
+}
+
 // arguments are those of EVALSHA; the first two are for the sender.
 func arguments(names []string, args []any) []any {
 	all := make([]any, 0, 3+len(names)+len(args))
@@ -192,239 +202,6 @@ func arguments(names []string, args []any) []any {
 		all = append(all, name)
 	}
 	return append(all, args...)
-}
-
-// Settle implements [quota.Ledger].
-func (l *Ledger) Settle(ctx context.Context, s quota.Settle) (quota.Settled, error) {
-	if err := s.Validate(); err != nil {
-		return quota.Settled{}, err
-	}
-	answer, err := l.run(ctx, settleScript, s.Tree, func(w *encoder, k keys) ([]string, []any) {
-		adjust := byte(0)
-		if s.Adjust {
-			adjust = 1
-		}
-		a := append(l.head(), adjust)
-		a = order.AppendUint64(a, uint64(s.Seq))
-		a = order.AppendUint64(a, uint64(s.WriterSeq))
-		counts := len(a)
-		a = append(a, 0, 0, 0, 0)
-		for _, n := range s.Actual {
-			a = w.amount(a, n)
-		}
-		w.asked = a
-		for i := range s.More {
-			e := s.More[i]
-			if e.Kind != quota.Check {
-				e.Kind = quota.Count
-			}
-			w.asked = appendLimit(appendSlot(w.asked, w.entry(&e)), &e)
-			if !e.Rolling {
-				w.span(&e.Spans)
-			}
-		}
-		order.PutUint16(w.asked[counts:], uint16(len(w.keys)))
-		order.PutUint16(w.asked[counts+2:], uint16(len(s.More)))
-		names := []string{k.index(), k.reservation(s.ID)}
-		if s.Writer != "" {
-			names = append(names, k.writer(s.Writer))
-		}
-		args := []any{w.asked, w.said, w.names, strconv.FormatInt(l.cfg.Remember.Milliseconds(), 10)}
-		for _, key := range w.keys {
-			args = append(args, k.account(key))
-		}
-		return names, args
-	})
-	if err != nil {
-		return quota.Settled{}, err
-	}
-	switch answer[0] {
-	case 'U':
-		return quota.Settled{}, unknown(s.ID)
-	case 'P':
-		return quota.Settled{Repeated: true}, nil
-	}
-	d := decoder{s: answer}
-	if answer[0] == 'R' {
-		d.byte()
-	}
-	rec, err := d.record(l.keysOf(s.Tree))
-	if err != nil {
-		return quota.Settled{}, err
-	}
-	res := rec.settled(s.Room)
-	res.Repeated = answer[0] == 'R'
-	return res, nil
-}
-
-func unknown(id string) error { return fmt.Errorf("%w: %q", quota.ErrUnknownReservation, id) }
-
-// Release implements [quota.Ledger]. Releasing what is settled or released changes
-// nothing. What has expired can be released, too, and not be settled any more.
-func (l *Ledger) Release(ctx context.Context, tree, id string) error {
-	answer, err := l.run(ctx, releaseScript, tree, func(_ *encoder, k keys) ([]string, []any) {
-		return []string{k.index(), k.reservation(id)}, []any{l.head()}
-	})
-	if err == nil && answer[0] == 'U' {
-		err = unknown(id)
-	}
-	return err
-}
-
-// renewals is how many reservations a script renews. It is a number of the contract
-// with lua/renew.lua only in that a script must be short.
-const renewals = 32
-
-// Renew implements [quota.Ledger]. A ttl of 0 is [quota.DefaultTTL]. Each 32 ids are a
-// step by themselves.
-func (l *Ledger) Renew(ctx context.Context, tree string, ttl time.Duration, ids ...string) (lost []string, err error) {
-	if ttl < 0 {
-		return nil, fmt.Errorf("quota: ttl is %v, must not be negative", ttl)
-	}
-	for len(ids) > 0 {
-		some := ids[:min(len(ids), renewals)]
-		ids = ids[len(some):]
-		answer, err := l.run(ctx, renewScript, tree, func(_ *encoder, k keys) ([]string, []any) {
-			names := []string{k.index()}
-			for _, id := range some {
-				names = append(names, k.reservation(id))
-			}
-			return names, []any{order.AppendUint64(l.head(), uint64(microsUp(cmp.Or(ttl, quota.DefaultTTL))))}
-		})
-		if err != nil {
-			return lost, err
-		}
-		d := decoder{s: answer[1:]}
-		for d.s != "" {
-			i := d.uint16()
-			if d.short || i >= len(some) {
-				return lost, errGarbled
-			}
-			lost = append(lost, some[i])
-		}
-	}
-	return lost, nil
-}
-
-// Status implements [quota.Ledger].
-func (l *Ledger) Status(ctx context.Context, tree string, entries ...quota.Entry) ([]quota.Status, error) {
-	return l.status(ctx, tree, entries, "", 0)
-}
-
-// TopUp implements [quota.Ledger]. The amount must not be negative.
-func (l *Ledger) TopUp(ctx context.Context, tree string, e quota.Entry, amount int64) (quota.Status, error) {
-	if amount < 0 {
-		return quota.Status{}, fmt.Errorf("quota: amount is %d, must not be negative", amount)
-	}
-	return l.change(ctx, tree, e, "top-up", amount)
-}
-
-// Reset implements [quota.Ledger]. A rolling counter is full afterwards.
-func (l *Ledger) Reset(ctx context.Context, tree string, e quota.Entry) (quota.Status, error) {
-	return l.change(ctx, tree, e, "reset", 0)
-}
-
-func (l *Ledger) change(ctx context.Context, tree string, e quota.Entry, what string, by int64) (quota.Status, error) {
-	all, err := l.status(ctx, tree, []quota.Entry{e}, what, by)
-	if err != nil {
-		return quota.Status{}, err
-	}
-	return all[0], nil
-}
-
-func (l *Ledger) status(ctx context.Context, tree string, entries []quota.Entry, change string, by int64) ([]quota.Status, error) {
-	for i := range entries {
-		if err := entries[i].Validate(); err != nil {
-			return nil, err
-		}
-	}
-	if len(entries) > math.MaxUint16 {
-		return nil, fmt.Errorf("quota: %d entries, at most %d are allowed", len(entries), math.MaxUint16)
-	}
-	number := ""
-	if change != "" {
-		number = budget.NewID() // a client may send it again if the answer is lost
-	}
-	answer, err := l.run(ctx, statusScript, tree, func(w *encoder, k keys) ([]string, []any) {
-		w.asked = w.amount(order.AppendUint16(l.head(), uint16(len(entries))), by)
-		for i := range entries {
-			e := &entries[i]
-			w.asked = order.AppendUint16(w.asked, uint16(w.place(e.Key)))
-			w.asked = append(w.asked, flagsOf(e))
-			w.asked = appendSlot(w.asked, appendName(nil, e))
-			var units, per int64
-			if e.Rolling {
-				units, per = rate(e)
-			}
-			w.asked = w.amount(w.asked, units)
-			w.asked = w.amount(w.asked, per)
-			if !e.Rolling {
-				w.span(&e.Spans)
-			}
-		}
-		names := []string{k.index(), k.change(number)}
-		for _, key := range w.keys {
-			names = append(names, k.account(key))
-		}
-		return names, []any{change, w.asked}
-	})
-	if err != nil {
-		return nil, err
-	}
-	d := decoder{s: answer[1:]}
-	d.int64() // the time
-	all := make([]quota.Status, len(entries))
-	for i := range entries {
-		d.status(&entries[i], &all[i])
-	}
-	return all, d.err()
-}
-
-// History implements [quota.Ledger]. Windows in which nothing was spent are not kept.
-// Limit is the one that was given last in that window.
-func (l *Ledger) History(ctx context.Context, tree string, c quota.Counter, n int) ([]quota.Status, error) {
-	answer, err := l.run(ctx, historyScript, tree, func(_ *encoder, k keys) ([]string, []any) {
-		return []string{k.index(), k.account(c.Key), k.past(c.Key)},
-			[]any{l.head(), appendSlot(nil, appendName(nil, &quota.Entry{Counter: c}))}
-	})
-	if err != nil {
-		return nil, err
-	}
-	d := decoder{s: answer[1:]}
-	now := d.int64()
-	var history []quota.Status
-	for all := d.s; len(all) >= periodLen; {
-		d := decoder{s: all[len(all)-periodLen:]}
-		all = all[:len(all)-periodLen]
-		from, to := d.int64(), d.int64()
-		st := quota.Status{Counter: c, Span: spanOf(from, to), Committed: d.int64(), Reserved: d.int64(), Limit: d.int64()}
-		crossed := d.uint16()
-		if len(history) < n && to <= now && (st.Committed|st.Reserved != 0 || crossed != 0) {
-			history = append(history, st)
-		}
-	}
-	return history, d.err()
-}
-
-// periodLen is the length of a window's counts, as lua/store.lua writes them.
-const periodLen = 48
-
-// Erase implements [quota.Ledger]. What reservations hold under other keys stays, to
-// be settled there; their own ids say nothing about anybody. The key itself is still
-// part of reservations that have ended, as [Config].Remember says, and nothing that is
-// returned comes from there.
-func (l *Ledger) Erase(ctx context.Context, tree, key string) error {
-	for cursor := "0"; ; {
-		answer, err := l.run(ctx, eraseScript, tree, func(_ *encoder, k keys) ([]string, []any) {
-			return []string{k.index(), k.account(key), k.past(key)}, []any{cursor}
-		})
-		if err != nil {
-			return err
-		}
-		if cursor = answer[1:]; cursor == "0" {
-			return nil
-		}
-	}
 }
 
 // Flush implements [quota.Ledger]. There is nothing to wait for: what was answered is

@@ -3,6 +3,7 @@ package redisledger
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -144,6 +145,12 @@ func (l *Ledger) Reserve(ctx context.Context, r quota.Reserve) (quota.Reserved, 
 	none := quota.Reserved{Denied: -1}
 	if err := r.Validate(); err != nil {
 		return none, err
+	}
+	if err := checkTexts(r.Tree, "Entries", r.Entries); err != nil {
+		return none, err
+	}
+	if len(r.Exclusive) > maxText {
+		return none, fmt.Errorf("redisledger: Exclusive has %d bytes, at most %d are allowed", len(r.Exclusive), maxText)
 	}
 	answer, err := l.run(ctx, reserveScript, r.Tree, func(w *encoder, k keys) ([]string, []any) { return l.reserve(w, k, &r) })
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +18,7 @@ const (
 	// width is how many round trips of a ledger are under way at a time. What comes
 	// while there are so many waits for the first that returns, and goes with whatever
 	// else waits then: a lone caller, and a few, are never kept waiting.
-	width = 8
+	width = 4
 	// batch is how many scripts go in one round trip.
 	batch = 64
 )
@@ -120,7 +121,7 @@ func (s *sender) leave(r *request, late bool) {
 	select {
 	case all := <-r.turn: // it has just been its turn
 		if all != nil {
-			go s.travel(context.Background(), time.Now().Add(s.limit), new(trip), append(all[:0:0], all...)...)
+			go s.travel(context.Background(), time.Now().Add(s.limit), new(trip), slices.Clone(all)...)
 		}
 	default:
 		if t := r.trip; late && t != nil && !t.over {
@@ -183,7 +184,7 @@ func (s *sender) next() {
 	}
 	s.running.Add(1)
 	if s.bounded {
-		all[0].turn <- all
+		all[len(all)-1].turn <- all // who has come last has the most time left
 	} else {
 		s.depart(all...)
 	}

@@ -1,7 +1,6 @@
 package redisledger_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -11,25 +10,6 @@ import (
 	"github.com/headgate-go/headgate/budget/quota/redisledger"
 	"github.com/headgate-go/headgate/internal/servers"
 )
-
-// open makes a ledger of one test.
-func open(t testing.TB, client redis.UniversalClient, change ...func(*redisledger.Config)) *redisledger.Ledger {
-	t.Helper()
-	cfg := redisledger.Config{Client: client, Timeout: 10 * time.Second}
-	for _, f := range change {
-		f(&cfg)
-	}
-	l, err := redisledger.New(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return l
-}
 
 // In real time, as in production: the clock is the server's.
 func runInRealTime(t *testing.T, client redis.UniversalClient) {
@@ -62,9 +42,7 @@ func runWithAStillClock(t *testing.T, change func(*redisledger.Ledger)) {
 	addr := servers.SharedRedis(t).Addr()
 	ledgertest.Run(t, func(t testing.TB) ledgertest.Store {
 		// It is made in the bubble of the test, with all that waits for it.
-		client := redis.NewClient(&redis.Options{Addr: addr})
-		t.Cleanup(func() { _ = client.Close() })
-		l := open(t, client)
+		l := open(t, connect(t, addr))
 		redisledger.SetClock(l, time.Now)
 		change(l)
 		return ledgertest.Store{Ledger: l}

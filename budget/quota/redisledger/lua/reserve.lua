@@ -170,8 +170,8 @@ repeat
         w, all = past.window(KEYS[p + 2], slot, text, off, from, to)
         used, held, crossed, epoch = w.used, w.held, w.crossed, w.epoch
       end
-      see(used, held)
       local total = sum(used, held)
+      see(total, want)
       if want > ZERO and (total > most or want > most - total) then
         if soft and total <= hard and want <= hard - total then
           said = said + OVER

@@ -118,7 +118,7 @@ if now >= low and now < high and places > 0 and not KEYS[places + 3] then
       end
       local window, used, held, _, other = get('<c16LLc8c8', text, off + 8)
       local total = used + held + amount
-      if window ~= span or total > most and amount > 0 or used > 4503599627370496 or held > 4503599627370496 then
+      if window ~= span or total > most and amount > 0 or total > 4503599627370496 then
         passes = false
         break
       end

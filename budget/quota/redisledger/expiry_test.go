@@ -1,0 +1,346 @@
+package redisledger_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate-go/headgate/budget"
+	"github.com/headgate-go/headgate/budget/quota"
+	"github.com/headgate-go/headgate/budget/quota/redisledger"
+)
+
+// keysOf are the keys with a prefix, and how long each lives.
+func keysOf(t testing.TB, client *redis.Client, prefix string) map[string]time.Duration {
+	t.Helper()
+	lives := map[string]time.Duration{}
+	all := client.Scan(t.Context(), 0, prefix+"*", 1000).Iterator()
+	for all.Next(t.Context()) {
+		ttl, err := client.PTTL(t.Context(), all.Val()).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lives[all.Val()] = ttl
+	}
+	if err := all.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return lives
+}
+
+func TestEveryKeyExpires(t *testing.T) {
+	t.Parallel()
+	client := shared(t)
+	l := open(t, client, prefix(t))
+	ctx := t.Context()
+	month := hourly("u", quota.Hold, 10, 100)
+	month.Window = "month"
+	month.Spans[1].End = month.Spans[1].Start.Add(30 * 24 * time.Hour)
+	month.Spans[2] = quota.Span{Start: month.Spans[1].End, End: month.Spans[1].End.Add(30 * 24 * time.Hour)}
+	entries := []quota.Entry{month, hourly("u", quota.Hold, 10, 100), perMinute("u", quota.Hold, 10, 60), lease("u", 9), always("team", quota.Count, 1, -1)}
+	for i := range 3 { // in three windows, so that some have passed
+		for k := range entries {
+			if entries[k].Window == "hour" {
+				entries[k] = hourlyAt(time.Now().Add(redisledger.Skew(l)), "u", quota.Hold, 10, 100)
+			}
+		}
+		id := take(t, l, "t", entries...)
+		settle(t, l, "t", id, 7)
+		released, kept := take(t, l, "t", entries...), take(t, l, "t", entries...)
+		if err := l.Release(ctx, "t", released); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Renew(ctx, "t", 20*time.Minute, kept); err != nil {
+			t.Fatal(err)
+		}
+		s := quota.Settle{ID: id, Tree: "t", Adjust: true, Seq: 1, Actual: quota.Amounts{quota.Tokens: 5}, Writer: "w", WriterSeq: int64(i + 1)}
+		s.More = []quota.Entry{always("agent", quota.Count, 3, -1)}
+		if _, err := l.Settle(ctx, s); err != nil {
+			t.Fatal(err)
+		}
+		if res, err := l.Reserve(ctx, quota.Reserve{ID: budget.NewID(), Tree: "t", Exclusive: "one", TTL: time.Minute, Entries: entries}); err != nil || res.Held {
+			t.Fatalf("Reserve = %+v, %v", res, err)
+		}
+		if _, err := l.TopUp(ctx, "t", entries[0], 1); err != nil {
+			t.Fatal(err)
+		}
+		redisledger.Pass(l, time.Hour)
+	}
+	if err := l.Healthy(ctx); err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]bool{}
+	for key, ttl := range keysOf(t, client, "TestEveryKeyExpires:") {
+		_, kind, _ := strings.Cut(key, "}:")
+		kind, _, _ = strings.Cut(kind, ":")
+		kinds[kind] = true
+		// The counters of a month are kept for twelve more, and nothing for more than
+		// Forget unless somebody comes back.
+		if ttl <= 0 || ttl > redisledger.DefaultForget+5*24*time.Hour {
+			t.Errorf("%s lives for %v", key, ttl)
+		}
+	}
+	var all []string
+	for kind := range kinds {
+		all = append(all, kind)
+	}
+	slices.Sort(all)
+	if got, want := fmt.Sprint(all), "[ a e h o r w x]"; got != want { // the first is that of Healthy
+		t.Errorf("there are keys of the kinds %s, want %s", got, want)
+	}
+}
+
+// What is over does not stay: a user who does not come back costs nothing for long.
+func TestKeysLiveAboutAsLongAsTheyMatter(t *testing.T) {
+	t.Parallel()
+	client := shared(t)
+	l := open(t, client, prefix(t))
+	id := take(t, l, "t", perMinute("rate", quota.Hold, 10, 60), hourly("hour", quota.Hold, 10, 100))
+	settle(t, l, "t", id, 5)
+	for key, most := range map[string]time.Duration{
+		"r:" + id: time.Hour,                              // Remember
+		"a:rate":  3 * time.Hour,                          // the life of the reservation, Remember, and some spare time
+		"a:hour":  time.Hour + 12*time.Hour + 2*time.Hour, // its window, as many as are kept, the same
+	} {
+		if ttl := keysOf(t, client, "TestKeysLiveAboutAsLongAsTheyMatter:{t}:"+key)["TestKeysLiveAboutAsLongAsTheyMatter:{t}:"+key]; ttl > most || ttl < most/3 {
+			t.Errorf("%s lives for %v, want about %v", key, ttl, most)
+		}
+	}
+}
+
+// openReservations counts the reservations that are still in the index.
+func openReservations(t testing.TB, client *redis.Client, index string) int {
+	t.Helper()
+	n, err := client.ZCount(t.Context(), index, "-inf", "(inf").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(n)
+}
+
+func TestNoScriptSweepsMoreThan32(t *testing.T) {
+	t.Parallel()
+	client := shared(t)
+	l := open(t, client, prefix(t))
+	const index = "TestNoScriptSweepsMoreThan32:{t}:x"
+	for range 100 {
+		take(t, l, "t", hourly("u", quota.Hold, 1, -1))
+	}
+	redisledger.Pass(l, quota.DefaultTTL+time.Second)
+	for want := 100; want > 32; { // what fits passes at once
+		take(t, l, "t", always("u", quota.Count, 1, -1))
+		want -= 32
+		// That one is open itself.
+		if got := openReservations(t, client, index); got != want+1 {
+			t.Fatalf("%d are left, want %d", got, want+1)
+		}
+		settleAll(t, l, client, index)
+	}
+}
+
+// settleAll settles what is open and has not expired.
+func settleAll(t testing.TB, l *redisledger.Ledger, client *redis.Client, index string) {
+	t.Helper()
+	now := time.Now().Add(redisledger.Skew(l)).UnixMicro()
+	names, err := client.ZRangeByScore(t.Context(), index, &redis.ZRangeBy{Min: fmt.Sprint(now), Max: "(inf"}).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		_, id, _ := strings.Cut(name, "}:r:")
+		if err := l.Release(t.Context(), "t", id); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestHoldsPastTheirExpiryDenyNobodyHoweverManyThereAre(t *testing.T) {
+	t.Parallel()
+	l := open(t, shared(t), prefix(t))
+	const holds = 150
+	for range holds {
+		take(t, l, "t", hourly("u", quota.Hold, 1, holds), perMinute("u", quota.Hold, 1, holds), lease("u", holds))
+	}
+	for _, e := range []quota.Entry{hourly("u", quota.Hold, 1, holds), lease("u", holds)} {
+		if res, err := l.Reserve(t.Context(), quota.Reserve{ID: "early", Tree: "t", Entries: []quota.Entry{e}}); err != nil || res.Denied != 0 {
+			t.Fatalf("while they hold: %+v, %v", res, err)
+		}
+	}
+	redisledger.Pass(l, quota.DefaultTTL+time.Second)
+	now := time.Now().Add(redisledger.Skew(l))
+	soft := hourlyAt(now, "u", quota.Hold, holds, holds)
+	soft.Soft = true
+	if soft.Spans != hourly("u", quota.Hold, 1, 1).Spans {
+		t.Skip("another hour has begun")
+	}
+	res, err := l.Reserve(t.Context(), quota.Reserve{ID: "all", Tree: "t", Entries: []quota.Entry{soft, perMinute("u", quota.Hold, holds, holds)}})
+	if err != nil || res.Denied >= 0 || len(res.Over) > 0 || res.Wait > 0 {
+		t.Fatalf("Reserve = %+v, %v", res, err)
+	}
+	stands(t, l, "t", soft, 0, holds)
+	stands(t, l, "t", lease("u", 1), 0, 0)
+}
+
+func TestDenialIsNotGivenBeforeEverythingIsSwept(t *testing.T) {
+	t.Parallel()
+	client := shared(t)
+	l := open(t, client, prefix(t))
+	for range 70 {
+		take(t, l, "t", always("u", quota.Hold, 1, 70))
+	}
+	redisledger.Pass(l, quota.DefaultTTL+time.Second)
+	// 70 are swept in three scripts; then it is denied, as it has no room at all.
+	res, err := l.Reserve(t.Context(), quota.Reserve{ID: "x", Tree: "t", Entries: []quota.Entry{always("u", quota.Hold, 71, 70)}})
+	if err != nil || res.Denied != 0 || !res.Never || res.Status[0].Reserved != 0 {
+		t.Fatalf("Reserve = %+v, %v", res, err)
+	}
+	if n := openReservations(t, client, "TestDenialIsNotGivenBeforeEverythingIsSwept:{t}:x"); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+}
+
+// A process dies, and nobody touches the tree for weeks: nothing is held for ever.
+func TestHoldsOfTheDeadAreGivenBackWheneverSomebodyComes(t *testing.T) {
+	t.Parallel()
+	l := open(t, shared(t), prefix(t))
+	take(t, l, "t", lease("u", 1), always("u", quota.Hold, 100, 100))
+	redisledger.Pass(l, 30*24*time.Hour)
+	take(t, l, "t", lease("u", 1), always("u", quota.Hold, 100, 100))
+	stands(t, l, "t", always("u", quota.Hold, 0, 100), 0, 100)
+}
+
+// The index may be given a time that is a little early, and is told it at once when it
+// is wrong.
+func TestClockOfTheServerDecidesWhenHoldsExpire(t *testing.T) {
+	t.Parallel()
+	l := open(t, shared(t), prefix(t))
+	for i := range 5 {
+		take(t, l, "t", always("u", quota.Hold, 20, 100))
+		redisledger.Pass(l, []time.Duration{time.Minute, -2 * time.Minute, time.Second, time.Minute, 0}[i])
+	}
+	// The first was at 0:00, the others at 1:00, -1:00, -0:59 and 0:01; now it is 0:01.
+	redisledger.Pass(l, quota.DefaultTTL-30*time.Second)
+	stands(t, l, "t", always("u", quota.Hold, 0, 100), 0, 60)
+	redisledger.Pass(l, 40*time.Second)
+	stands(t, l, "t", always("u", quota.Hold, 0, 100), 0, 20)
+	redisledger.Pass(l, time.Minute)
+	stands(t, l, "t", always("u", quota.Hold, 0, 100), 0, 0)
+}
+
+func TestEraseLeavesNoNameInWhatIsOpen(t *testing.T) {
+	t.Parallel()
+	client := shared(t)
+	l := open(t, client, prefix(t))
+	const user = "tenant=acme/user=alice"
+	for range 80 { // more than are looked at in one step
+		take(t, l, "t", hourly(user, quota.Hold, 1, -1), hourly("tenant=acme", quota.Hold, 1, -1))
+	}
+	settled := take(t, l, "t", hourly(user, quota.Hold, 1, -1), hourly("tenant=acme", quota.Hold, 1, -1))
+	settle(t, l, "t", settled, 1)
+	if err := l.Erase(t.Context(), "t", user); err != nil {
+		t.Fatal(err)
+	}
+	for key := range keysOf(t, client, "TestEraseLeavesNoNameInWhatIsOpen:") {
+		if strings.Contains(key, user) {
+			t.Errorf("there is a key %s", key)
+		}
+		if strings.HasSuffix(key, "}:r:"+settled) || !strings.Contains(key, "}:r:") {
+			continue // that one is forgotten in an hour
+		}
+		if text, err := client.Get(t.Context(), key).Result(); err != nil || strings.Contains(text, user) {
+			t.Errorf("%s still names the user (%v)", key, err)
+		}
+	}
+	stands(t, l, "t", hourly("tenant=acme", quota.Hold, 0, -1), 1, 80)
+	// A correction of what was settled before does not bring the user back.
+	res, err := l.Settle(t.Context(), quota.Settle{ID: settled, Tree: "t", Adjust: true, Seq: 1, Actual: quota.Amounts{quota.Tokens: 9}})
+	if err != nil || len(res.Status) != 2 || res.Status[0].Counter.Key != "" || res.Status[1].Committed != 9 {
+		t.Errorf("Settle = %+v, %v", res, err)
+	}
+	stands(t, l, "t", hourly(user, quota.Hold, 0, -1), 0, 0)
+}
+
+func TestWritersOfReplayedSettlementsAreNotChargedTwice(t *testing.T) {
+	t.Parallel()
+	client := shared(t)
+	l := open(t, client, prefix(t))
+	const base = "TestWritersOfReplayedSettlementsAreNotChargedTwice:{t}:"
+	ctx, e := t.Context(), hourly("u", quota.Hold, 10, -1)
+	s := func(id string, writer string, seq int64) quota.Settle {
+		return quota.Settle{ID: id, Tree: "t", Actual: quota.Amounts{quota.Tokens: 7}, Writer: writer, WriterSeq: seq}
+	}
+	var ids []string
+	for seq := range 4 {
+		ids = append(ids, take(t, l, "t", e))
+		if res, err := l.Settle(ctx, s(ids[seq], "a", int64(seq+1))); err != nil || res.Repeated {
+			t.Fatalf("Settle = %+v, %v", res, err)
+		}
+	}
+	lost := take(t, l, "t", e) // its settlement never arrived
+	forget := func(id string) {
+		t.Helper()
+		if n, err := client.Del(ctx, base+"r:"+id).Result(); err != nil || n != 1 {
+			t.Fatal(n, err)
+		}
+	}
+	for _, id := range append(ids, lost) {
+		forget(id)
+	}
+	for i, id := range ids {
+		if res, err := l.Settle(ctx, s(id, "a", int64(i+1))); err != nil || !res.Repeated || len(res.Status) != 0 {
+			t.Errorf("what was taken before: %+v, %v", res, err)
+		}
+	}
+	stands(t, l, "t", e, 28, 10)
+	for name, x := range map[string]quota.Settle{
+		"a number that was never taken": s(lost, "a", 5), "another writer": s(lost, "b", 1), "no writer": s(lost, "", 0),
+	} {
+		if _, err := l.Settle(ctx, x); !isUnknown(err) {
+			t.Errorf("%s: %v, want that it is not known", name, err)
+		}
+	}
+	// Numbers may overtake each other while reservations are known.
+	late, early := take(t, l, "t", e), take(t, l, "t", e)
+	for id, seq := range map[string]int64{late: 7, early: 6} {
+		if res, err := l.Settle(ctx, s(id, "a", seq)); err != nil || res.Repeated {
+			t.Errorf("Settle = %+v, %v", res, err)
+		}
+	}
+	if ttl := keysOf(t, client, base+"w:a")[base+"w:a"]; ttl < 24*time.Hour {
+		t.Errorf("the number is kept for %v, want a day at least", ttl)
+	}
+	for want, x := range map[string]quota.Settle{
+		"WriterSeq is 0": s(late, "a", 0), "WriterSeq is 1": s(late, "", 1), "WriterSeq is -1": s(late, "a", -1),
+		"Writer has 129 bytes": s(late, strings.Repeat("x", 129), 1),
+	} {
+		if _, err := l.Settle(ctx, x); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error is %v, want one with %q", err, want)
+		}
+	}
+}
+
+func isUnknown(err error) bool {
+	return err != nil && strings.Contains(err.Error(), quota.ErrUnknownReservation.Error())
+}
+
+func TestReservationsAreRememberedFromTheirEnd(t *testing.T) {
+	t.Parallel()
+	client := shared(t)
+	l := open(t, client, prefix(t), func(c *redisledger.Config) { c.Remember = 2 * time.Hour })
+	id := take(t, l, "t", hourly("u", quota.Hold, 1, 10))
+	name := "TestReservationsAreRememberedFromTheirEnd:{t}:r:" + id
+	if ttl := keysOf(t, client, name)[name]; ttl < redisledger.DefaultForget {
+		t.Errorf("an open one lives for %v: it must outlive what it holds in", ttl)
+	}
+	if err := l.Release(context.Background(), "t", id); err != nil {
+		t.Fatal(err)
+	}
+	if ttl := keysOf(t, client, name)[name]; ttl > 2*time.Hour || ttl < 2*time.Hour-time.Minute {
+		t.Errorf("it is remembered for %v, want 2h", ttl)
+	}
+}
