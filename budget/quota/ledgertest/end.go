@@ -202,10 +202,7 @@ var endTests = []test{
 		}
 		e.stands(e.hold("dime", 0, 1_000_000), 1_000_000, 0)
 
-		n := int64(1000)
-		if e.Virtual {
-			n = 100_000
-		}
+		n := int64(e.Steps)
 		big := int64(quota.MaxAmount)
 		id := e.take(e.hold("many", big-n, big))
 		e.settle(id, big-n)

@@ -50,11 +50,21 @@ type Options struct {
 	Slack time.Duration
 	// Virtual runs each test in a bubble of testing/synctest.
 	Virtual bool
+	// Steps is how many small amounts are added up to see that a sum is exact.
+	// Defaults to 100 000 in virtual time, and to 1000 in real time; a store behind a
+	// network wants fewer in both.
+	Steps int
 }
 
 func (o Options) withDefaults() Options {
 	if o.Resolution == 0 {
 		o.Resolution = time.Nanosecond
+	}
+	if o.Steps == 0 {
+		o.Steps = 1000
+		if o.Virtual {
+			o.Steps = 100_000
+		}
 	}
 	return o
 }

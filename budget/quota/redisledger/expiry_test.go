@@ -175,9 +175,6 @@ func TestHoldsPastTheirExpiryDenyNobodyHoweverManyThereAre(t *testing.T) {
 	now := time.Now().Add(redisledger.Skew(l))
 	soft := hourlyAt(now, "u", quota.Hold, holds, holds)
 	soft.Soft = true
-	if soft.Spans != hourly("u", quota.Hold, 1, 1).Spans {
-		t.Skip("another hour has begun")
-	}
 	res, err := l.Reserve(t.Context(), quota.Reserve{ID: "all", Tree: "t", Entries: []quota.Entry{soft, perMinute("u", quota.Hold, holds, holds)}})
 	if err != nil || res.Denied >= 0 || len(res.Over) > 0 || res.Wait > 0 {
 		t.Fatalf("Reserve = %+v, %v", res, err)

@@ -46,7 +46,7 @@ func runWithAStillClock(t *testing.T, change func(*redisledger.Ledger)) {
 		redisledger.SetClock(l, time.Now)
 		change(l)
 		return ledgertest.Store{Ledger: l}
-	}, ledgertest.Options{Resolution: time.Microsecond, Virtual: true})
+	}, ledgertest.Options{Resolution: time.Microsecond, Virtual: true, Steps: 1000})
 }
 
 func TestLedgerWithAClockThatStandsStill(t *testing.T) {
