@@ -2,6 +2,7 @@ package redisledger
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/headgate-go/headgate/budget/quota"
 )
@@ -24,12 +25,20 @@ const (
 	stateSettledSimply = 4
 )
 
-// settledRecord is a reservation that was open, with how it was settled.
-func settledRecord(record, ended string) string {
-	if len(record) < 2 {
-		return ""
+// answerOf puts the parts of an answer together: those of a reservation that was taken,
+// or one that was open, with how it was settled. It is "" if they are not that.
+func answerOf(parts []any) string {
+	texts := make([]string, len(parts))
+	for i, p := range parts {
+		texts[i], _ = p.(string)
 	}
-	return record[:1] + string(rune(stateSettledSimply)) + record[2:] + ended
+	switch {
+	case len(texts) < 2 || len(texts[0]) < 2:
+		return ""
+	case texts[0][0] == 'T':
+		return strings.Join(texts, "")
+	}
+	return texts[0][:1] + string(rune(stateSettledSimply)) + texts[0][2:] + texts[1]
 }
 
 // held is an entry of a reservation, and what was found out of it.

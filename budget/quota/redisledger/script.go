@@ -14,8 +14,12 @@ var (
 	fastLua string
 	//go:embed lua/exact.lua
 	exactLua string
+	//go:embed lua/lean.lua
+	leanLua string
 	//go:embed lua/store.lua
 	storeLua string
+	//go:embed lua/bucket.lua
+	bucketLua string
 	//go:embed lua/past.lua
 	pastLua string
 	//go:embed lua/conclude.lua
@@ -90,19 +94,20 @@ func (s *script) way(way int) *source {
 func newScript(name, rarely, always string) *script {
 	s := &script{
 		name:  name,
-		full:  newSource(fastLua, storeLua, rarely, always),
-		exact: newSource(exactLua, storeLua, rarely, always),
+		full:  newSource(fastLua, storeLua, bucketLua, rarely, always),
+		exact: newSource(exactLua, storeLua, bucketLua, rarely, always),
 	}
 	s.lean = s.full
 	return s
 }
 
-// newFastScript makes a script that has a fast way for what happens nearly always, which
-// stands in place of a mark.
+// newFastScript makes a script that has a fast way for what happens nearly always. It
+// stands at a mark, and only what stands before the mark goes before it.
 func newFastScript(name, rarely, always, fast string) *script {
 	s := newScript(name, rarely, always)
-	always = strings.Replace(always, "-- FAST\n", fast, 1)
-	s.lean = newSource(fastLua, storeLua, rare.ReplaceAllString(always, "do return 'X' end"))
+	before, after, _ := strings.Cut(always, "-- FAST\n")
+	after = rare.ReplaceAllString(after, "do return 'X' end")
+	s.lean = newSource(leanLua, storeLua, before, fast, fastLua, bucketLua, after)
 	return s
 }
 

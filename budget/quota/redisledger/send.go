@@ -232,8 +232,7 @@ func (s *sender) exchange(ctx context.Context, all []*request) (unknown bool) {
 	return unknown
 }
 
-// read takes what a script has answered: a text, or a reservation and how it was settled
-// just now.
+// read takes what a script has answered: a text, or what it has left to be put together.
 func (r *request) read(cmd *redis.Cmd) {
 	if r.err = cmd.Err(); r.err != nil {
 		return
@@ -242,11 +241,7 @@ func (r *request) read(cmd *redis.Cmd) {
 	case string:
 		r.reply = v
 	case []any:
-		if len(v) == 2 {
-			record, _ := v[0].(string)
-			ended, _ := v[1].(string)
-			r.reply = settledRecord(record, ended)
-		}
+		r.reply = answerOf(v)
 	}
 }
 

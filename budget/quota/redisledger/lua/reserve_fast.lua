@@ -4,7 +4,8 @@
 if now >= low and now < high and places > 0 and not KEYS[places + 3] then
   local flag, place, at, wait, least = flag, place, at, 0, now + horizon
   local got = call('MGET', unpack(KEYS, 3, places + 2))
-  local slots = {false, false, false, false, false}
+  -- What becomes the reservation, and then the answer.
+  local parts = {false, rest, false, false, false, false, false, false}
   local p, text, new, x, y, done, till, sinces = 0, nil, '', '', '', 1, 0, ''
   local passes = true
   for i = 1, entries do
@@ -51,37 +52,55 @@ if now >= low and now < high and places > 0 and not KEYS[places + 3] then
       elseif holds > 0 then
         charges = put(CHARGE, units, part, mark, holds)
       end
-      local elapsed = now - since
-      if elapsed > 0 then
-        since = now
+      if now > since then
         if units + part > 0 then
-          local u, r = elapsed * rate, 0
-          if u < 4503599627370496 then
-            local whole = floor(u / den)
-            r = u - whole * den
+          local refill, r = (now - since) * rate, 0
+          local whole = floor(refill / den)
+          if refill < 4503599627370496 then
+            r = refill - whole * den
             if r < 0 then whole, r = whole - 1, r + den elseif r >= den then whole, r = whole + 1, r - den end
-            u = whole
-          elseif rate > 0 then
-            u, r = refilled(elapsed, rate, den, units)
+          elseif whole < units + 2 then -- it is not exact
+            passes = false
+            break
           end
-          if u and (u < units or u == units and r < part) then
+          if whole < units or whole == units and r < part then
             if part < r then units, part = units - 1, part + den end
-            units, part = units - u, part - r
-            if charges then charges = payed(charges, u, r, den) end
+            units, part = units - whole, part - r
+            if charges then -- as payed does
+              local last, n, left = #charges - 27, 0, ''
+              while last > 0 do
+                local u, p, m, h = get(CHARGE, charges, last)
+                n = n + h
+                if whole < u or whole == u and r < p then
+                  if p < r then u, p = u - 1, p + den end
+                  left = sub(charges, 1, last - 1) .. put(CHARGE, u - whole, p - r, m, n)
+                  break
+                end
+                if r < p then whole, r = whole - 1, r + den end
+                whole, r, last = whole - u, r - p, last - 28
+              end
+              charges = left
+            end
           else
             units, part = 0, 0
             if charges then charges = '' end
           end
         end
+        since = now
       end
       units = units + amount
-      if units >= burst then
-        local t = duration(units - burst, part, den, rate)
-        if amount > 0 and (t > longest or rate == 0) then
+      if amount > 0 and units >= burst then
+        local lacks = (units - burst) * den + part
+        if rate == 0 or lacks >= 4503599627370496 then
           passes = false
           break
         end
-        if t > wait and amount > 0 and not observed then wait = t end
+        lacks = ceil(lacks / rate)
+        if lacks > longest then
+          passes = false
+          break
+        end
+        if lacks > wait and not observed then wait = lacks end
       end
       local lasts = forget
       if rate > 0 then lasts = (units + 1) * den / rate + remember end
@@ -93,9 +112,20 @@ if now >= low and now < high and places > 0 and not KEYS[places + 3] then
       mark = mark + 1
       local n = 0
       if hold then n, held, holds = 1, held + amount, holds + 1 end
-      if charges then charges = charged(charges, amount, mark, n, den) end
+      if charges then -- as charged does
+        local last, more, p = #charges - 27, amount, 0
+        if last >= CHARGES - 27 then
+          passes = false
+          break
+        end
+        if last > 0 then
+          local u, q, _, h = get(CHARGE, charges, last)
+          if h == 0 then more, p, charges = more + u, q, sub(charges, 1, last - 1) end
+        end
+        charges = charges .. put(CHARGE, more, p, mark, n)
+      end
       s = put(BUCKET_SLOT, slot, units, part, since, held, mark, holds, charges and #charges or 0)
-      slots[i] = s
+      parts[i + 2] = s
       if charges then s = s .. charges end
       if done == 1 then
         new, x, y = sub(text, 1, off - 1), s, ''
@@ -109,22 +139,22 @@ if now >= low and now < high and places > 0 and not KEYS[places + 3] then
       done = off + 56 + length
     else
       local counts = flag % 4 == 1
-      local slot, span, limit, amount, most
-      slot, span, limit, amount, most, flag, place, at = get('<c8c16c8LLxxxxxxxxBH', asked, at)
-      off = find(text, slot, done > 25 and done or 25, true)
+      local key, limit, amount, most -- the slot's name and window are one text
+      key, limit, amount, most, flag, place, at = get('<c24c8LLxxxxxxxxBH', asked, at)
+      off = find(text, key, done > 25 and done or 25, true)
       if not off then
         passes = false
         break
       end
-      local window, used, held, _, other = get('<c16LLc8c8', text, off + 8)
+      local used, held, other = get('<LLxxxxxxxxc8', text, off + 24)
       local total = used + held + amount
-      if window ~= span or total > most and amount > 0 or total > 4503599627370496 then
+      if total > most and amount > 0 or total > 4503599627370496 then
         passes = false
         break
       end
       if counts then used = used + amount else held = held + amount end
-      s = put('<c8c16LLc8c8', slot, span, used, held, limit, other)
-      slots[i] = s
+      s = put('<c24LLc8c8', key, used, held, limit, other)
+      parts[i + 2] = s
       if done == 1 then
         new, x, y = sub(text, 1, off - 1), s, ''
       elseif off > done then
@@ -137,19 +167,19 @@ if now >= low and now < high and places > 0 and not KEYS[places + 3] then
       done = off + 56
     end
   end
-  if passes and not large and p == places then
+  if passes and p == places then
     if p > 0 then
       if done <= #text then y = y .. sub(text, done) end
       got[p] = new .. x .. y
     end
-    local taken = concat(slots, '', 1, entries)
-    if call('SET', KEYS[2], '\1\0\0\0\0\0\0\0\0\0\0\0' .. put('<lll', now, expires, wait) .. rest .. taken .. sinces, 'NX', 'PX', life) then
+    parts[1], parts[entries + 3] = put('<IIilll', 1, 0, 0, now, expires, wait), sinces -- as RECORD has it
+    if call('SET', KEYS[2], concat(parts, '', 1, entries + 3), 'NX', 'PX', life) then
       for i = 1, places do call('SET', KEYS[i + 2], got[i], 'KEEPTTL') end
       if score > expires or score < expires - 10000000 then digits = expires end
       call('ZADD', KEYS[1], digits, KEYS[2])
-      return put('<BlHBll', 84, now, 0, 0, 0, wait) .. taken
+      parts[1], parts[2], parts[entries + 3] = put('<BlHBll', 84, now, 0, 0, 0, wait), '', nil
+      return parts
     end
     return 'R' .. call('GET', KEYS[2])
   end
-  large = false
 end

@@ -65,28 +65,41 @@ if s and more == 0 and not KEYS[3] then
           elseif holds > 1 then
             charges = put(CHARGE, units, part, count, holds)
           end
-          local elapsed = now - since
-          if elapsed > 0 then
-            since = now
+          if now > since then
             if units + part > 0 then
-              local whole, r = elapsed * rate, 0
-              if whole < 4503599627370496 then
-                local product = whole
-                whole = floor(product / den)
-                r = product - whole * den
+              local refill, r = (now - since) * rate, 0
+              local whole = floor(refill / den)
+              if refill < 4503599627370496 then
+                r = refill - whole * den
                 if r < 0 then whole, r = whole - 1, r + den elseif r >= den then whole, r = whole + 1, r - den end
-              elseif rate > 0 then
-                whole, r = refilled(elapsed, rate, den, units)
+              elseif whole < units + 2 then -- it is not exact
+                passes = false
+                break
               end
-              if whole and (whole < units or whole == units and r < part) then
+              if whole < units or whole == units and r < part then
                 if part < r then units, part = units - 1, part + den end
                 units, part = units - whole, part - r
-                if charges then charges = payed(charges, whole, r, den) end
+                if charges then -- as payed does
+                  local last, n, left = #charges - 27, 0, ''
+                  while last > 0 do
+                    local u, p, m, h = get(CHARGE, charges, last)
+                    n = n + h
+                    if whole < u or whole == u and r < p then
+                      if p < r then u, p = u - 1, p + den end
+                      left = sub(charges, 1, last - 1) .. put(CHARGE, u - whole, p - r, m, n)
+                      break
+                    end
+                    if r < p then whole, r = whole - 1, r + den end
+                    whole, r, last = whole - u, r - p, last - 28
+                  end
+                  charges = left
+                end
               else
                 units, part = 0, 0
                 if charges then charges = '' end
               end
             end
+            since = now
           end
           if used_up < amount then
             local back = amount - used_up
@@ -105,7 +118,18 @@ if s and more == 0 and not KEYS[3] then
           end
           if used_up > amount then
             units, count = units + used_up - amount, count + 1
-            if charges then charges = charged(charges, used_up - amount, count, 0, den) end
+            if charges then -- as charged does
+              local last, more, p = #charges - 27, used_up - amount, 0
+              if last >= CHARGES - 27 then
+                passes = false
+                break
+              end
+              if last > 0 then
+                local u, q, _, h = get(CHARGE, charges, last)
+                if h == 0 then more, p, charges = more + u, q, sub(charges, 1, last - 1) end
+              end
+              charges = charges .. put(CHARGE, more, p, count, 0)
+            end
           end
           local lasts = forget
           if rate > 0 then lasts = (units + 1) * den / rate + remember end
@@ -134,14 +158,14 @@ if s and more == 0 and not KEYS[3] then
         if kind == COUNT then
           parts[i] = sub(s, at_slot, at_slot + 55)
         else
-          local slot, span = get('<c8c16', s, at_slot)
-          local off = find(text, slot, done > 25 and done or 25, true)
+          local key = sub(s, at_slot, at_slot + 23) -- its name and window
+          local off = find(text, key, done > 25 and done or 25, true)
           if not off then
             passes = false
             break
           end
-          local window, used, held, limit, other = get('<c16LLc8c8', text, off + 8)
-          if window ~= span or used > 4503599627370496 or held > 4503599627370496 then
+          local used, held, rest = get('<LLc16', text, off + 24)
+          if used > 4503599627370496 or held > 4503599627370496 then
             passes = false
             break
           end
@@ -151,7 +175,7 @@ if s and more == 0 and not KEYS[3] then
             if thresholds > 0 then
               local _, reached = get('<HL', s, at_entry)
               if used >= reached then -- perhaps it has crossed another one
-                local crossed = get('<H', other)
+                local crossed = get('<H', rest, 9)
                 for j = thresholds - 1, 0, -1 do
                   local percent
                   percent, reached = get('<HL', s, at_entry + 10 * j)
@@ -165,7 +189,7 @@ if s and more == 0 and not KEYS[3] then
               end
             end
           end
-          local put_in = put('<c8c16LLc8c8', slot, span, used, held, limit, other)
+          local put_in = put('<c24LLc16', key, used, held, rest)
           parts[i] = put_in
           if done == 1 then
             new, x, y = sub(text, 1, off - 1), put_in, ''
@@ -182,7 +206,7 @@ if s and more == 0 and not KEYS[3] then
       end
       at_slot = at_slot + 56
     end
-    if passes and not large and p == places then
+    if passes and p == places then
       if done > 1 then
         if done <= #text then y = y .. sub(text, done) end
         got[p] = new .. x .. y
@@ -195,6 +219,5 @@ if s and more == 0 and not KEYS[3] then
       call('PEXPIRE', name, ARGV[4])
       return {s, ended}
     end
-    large = false
   end
 end
