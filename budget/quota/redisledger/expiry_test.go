@@ -3,6 +3,7 @@ package redisledger_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +34,8 @@ func keysOf(t testing.TB, client *redis.Client, prefix string) map[string]time.D
 	return lives
 }
 
+// Each operation writes the time at which a key expires together with the key: after
+// none of them there is a key without.
 func TestEveryKeyExpires(t *testing.T) {
 	t.Parallel()
 	client := shared(t)
@@ -42,54 +45,68 @@ func TestEveryKeyExpires(t *testing.T) {
 	month.Window = "month"
 	month.Spans[1].End = month.Spans[1].Start.Add(30 * 24 * time.Hour)
 	month.Spans[2] = quota.Span{Start: month.Spans[1].End, End: month.Spans[1].End.Add(30 * 24 * time.Hour)}
-	entries := []quota.Entry{month, hourly("u", quota.Hold, 10, 100), perMinute("u", quota.Hold, 10, 60), lease("u", 9), always("team", quota.Count, 1, -1)}
+	kinds := map[string]bool{}
+	var settled, released, renewed string
 	for i := range 3 { // in three windows, so that some have passed
-		for k := range entries {
-			if entries[k].Window == "hour" {
-				entries[k] = hourlyAt(time.Now().Add(redisledger.Skew(l)), "u", quota.Hold, 10, 100)
+		now := time.Now().Add(redisledger.Skew(l))
+		entries := []quota.Entry{
+			month, hourlyAt(now, "u", quota.Hold, 10, 100), perMinute("u", quota.Hold, 10, 60), lease("u", 9), always("team", quota.Count, 1, -1),
+		}
+		large := always("large", quota.Hold, 1<<60, -1)
+		for _, op := range []struct {
+			name string
+			do   func() error
+		}{
+			{"Reserve", func() error { settled = take(t, l, "t", entries...); return nil }},
+			{"Reserve of what is there", func() error { released, renewed = take(t, l, "t", entries...), take(t, l, "t", entries...); return nil }},
+			{"Reserve that is denied", func() error {
+				res, err := l.Reserve(ctx, quota.Reserve{ID: "denied", Tree: "t", Entries: []quota.Entry{hourlyAt(now, "other", quota.Hold, 11, 10)}})
+				if err == nil && res.Denied != 0 {
+					err = fmt.Errorf("it was not denied: %+v", res)
+				}
+				return err
+			}},
+			{"Reserve, exclusive", func() error {
+				res, err := l.Reserve(ctx, quota.Reserve{ID: budget.NewID(), Tree: "t", Exclusive: "one", TTL: time.Minute, Entries: entries})
+				if err == nil && (res.Held || res.Denied >= 0) {
+					err = fmt.Errorf("it was not taken: %+v", res)
+				}
+				return err
+			}},
+			{"Reserve of a large amount", func() error { settle(t, l, "t", take(t, l, "t", large), 1); return nil }},
+			{"Settle", func() error { settle(t, l, "t", settled, 7); return nil }},
+			{"Settle that corrects and adds", func() error {
+				_, err := l.Settle(ctx, quota.Settle{
+					ID: settled, Tree: "t", Adjust: true, Seq: 1, Actual: quota.Amounts{quota.Tokens: 5}, Writer: "w", WriterSeq: int64(i + 1),
+					More: []quota.Entry{always("agent", quota.Count, 3, -1)},
+				})
+				return err
+			}},
+			{"Release", func() error { return l.Release(ctx, "t", released) }},
+			{"Renew", func() error { _, err := l.Renew(ctx, "t", 20*time.Minute, renewed); return err }},
+			{"TopUp", func() error { _, err := l.TopUp(ctx, "t", entries[0], 1); return err }},
+			{"Reset", func() error { _, err := l.Reset(ctx, "t", entries[2]); return err }},
+			{"Status", func() error { _, err := l.Status(ctx, "t", entries...); return err }},
+			{"History", func() error { _, err := l.History(ctx, "t", entries[1].Counter, 5); return err }},
+			{"Erase", func() error { return l.Erase(ctx, "t", "agent") }},
+			{"Healthy", func() error { return l.Healthy(ctx) }},
+			{"what comes an hour later", func() error { redisledger.Pass(l, time.Hour); return nil }},
+		} {
+			if err := op.do(); err != nil {
+				t.Fatalf("%s: %v", op.name, err)
+			}
+			for key, ttl := range keysOf(t, client, "TestEveryKeyExpires:") {
+				_, kind, _ := strings.Cut(key, "}:")
+				kind, _, _ = strings.Cut(kind, ":")
+				kinds[kind] = true
+				// Nothing is kept for more than Forget unless somebody comes back.
+				if ttl <= 0 && ttl != -2 || ttl > redisledger.DefaultForget+5*24*time.Hour {
+					t.Errorf("after %s, %s lives for %v", op.name, key, ttl)
+				}
 			}
 		}
-		id := take(t, l, "t", entries...)
-		settle(t, l, "t", id, 7)
-		released, kept := take(t, l, "t", entries...), take(t, l, "t", entries...)
-		if err := l.Release(ctx, "t", released); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := l.Renew(ctx, "t", 20*time.Minute, kept); err != nil {
-			t.Fatal(err)
-		}
-		s := quota.Settle{ID: id, Tree: "t", Adjust: true, Seq: 1, Actual: quota.Amounts{quota.Tokens: 5}, Writer: "w", WriterSeq: int64(i + 1)}
-		s.More = []quota.Entry{always("agent", quota.Count, 3, -1)}
-		if _, err := l.Settle(ctx, s); err != nil {
-			t.Fatal(err)
-		}
-		if res, err := l.Reserve(ctx, quota.Reserve{ID: budget.NewID(), Tree: "t", Exclusive: "one", TTL: time.Minute, Entries: entries}); err != nil || res.Held {
-			t.Fatalf("Reserve = %+v, %v", res, err)
-		}
-		if _, err := l.TopUp(ctx, "t", entries[0], 1); err != nil {
-			t.Fatal(err)
-		}
-		redisledger.Pass(l, time.Hour)
 	}
-	if err := l.Healthy(ctx); err != nil {
-		t.Fatal(err)
-	}
-	kinds := map[string]bool{}
-	for key, ttl := range keysOf(t, client, "TestEveryKeyExpires:") {
-		_, kind, _ := strings.Cut(key, "}:")
-		kind, _, _ = strings.Cut(kind, ":")
-		kinds[kind] = true
-		// The counters of a month are kept for twelve more, and nothing for more than
-		// Forget unless somebody comes back.
-		if ttl <= 0 || ttl > redisledger.DefaultForget+5*24*time.Hour {
-			t.Errorf("%s lives for %v", key, ttl)
-		}
-	}
-	var all []string
-	for kind := range kinds {
-		all = append(all, kind)
-	}
-	slices.Sort(all)
+	all := slices.Sorted(maps.Keys(kinds))
 	if got, want := fmt.Sprint(all), "[ a e h o r w x]"; got != want { // the first is that of Healthy
 		t.Errorf("there are keys of the kinds %s, want %s", got, want)
 	}

@@ -26,12 +26,30 @@ func TestForgottenScriptsAreSentAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	id := take(t, l, "t", hourly("u", quota.Hold, 10, 100))
-	flush()
-	settle(t, l, "t", id, 7)
-	flush()
-	stands(t, l, "t", hourly("u", quota.Hold, 0, 100), 7, 0)
-	flush()
+	ctx, e := t.Context(), hourly("u", quota.Hold, 10, 100)
+	var settled, released string
+	for _, op := range []struct {
+		name string
+		do   func() error
+	}{
+		{"Reserve", func() error { settled = take(t, l, "t", e); return nil }},
+		{"Reserve, its fast way", func() error { released = take(t, l, "t", e); return nil }},
+		{"Renew", func() error { _, err := l.Renew(ctx, "t", time.Minute, settled); return err }},
+		{"Settle", func() error { settle(t, l, "t", settled, 7); return nil }},
+		{"Release", func() error { return l.Release(ctx, "t", released) }},
+		{"TopUp", func() error { _, err := l.TopUp(ctx, "t", e, 2); return err }},
+		{"Status", func() error { stands(t, l, "t", e, 5, 0); return nil }},
+		{"Reset", func() error { _, err := l.Reset(ctx, "t", e); return err }},
+		{"History", func() error { _, err := l.History(ctx, "t", e.Counter, 3); return err }},
+		{"Erase", func() error { return l.Erase(ctx, "t", "u") }},
+		{"Healthy", func() error { return l.Healthy(ctx) }},
+		{"large amounts", func() error { take(t, l, "t", always("large", quota.Hold, 1<<60, -1)); return nil }},
+	} {
+		flush()
+		if err := op.do(); err != nil {
+			t.Errorf("%s: %v", op.name, err)
+		}
+	}
 
 	// Those that share a round trip, too.
 	var wg sync.WaitGroup

@@ -141,6 +141,20 @@ func unavailable(t testing.TB, what string, err error) {
 	}
 }
 
+// eventually does something until it succeeds.
+func eventually(t testing.TB, do func() error) {
+	t.Helper()
+	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err := do()
+		if err == nil {
+			return
+		}
+		if time.Since(begun) > 30*time.Second {
+			t.Fatal(err)
+		}
+	}
+}
+
 // fewer sets how many runs the random tests make, which real servers make slower, unless
 // it was asked for.
 func fewer() {

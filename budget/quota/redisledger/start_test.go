@@ -17,6 +17,7 @@ import (
 
 	"github.com/headgate-go/headgate/budget/quota"
 	"github.com/headgate-go/headgate/budget/quota/redisledger"
+	"github.com/headgate-go/headgate/internal/servers"
 )
 
 func TestConfigErrorsNameEveryField(t *testing.T) {
@@ -123,6 +124,25 @@ func TestServersThatWillNotDoAreToldAtStart(t *testing.T) {
 				t.Errorf("error is %v, want one with %q", err, c.want)
 			}
 		})
+	}
+}
+
+// The rights of a user can be less than the server's.
+func TestUserWhoMayNotRunScriptsIsToldAtStart(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t, servers.RedisOptions{Config: []string{
+		"user noeval on nopass ~* +@all -eval", "user noscript on nopass ~* +@all -script", "user all on nopass ~* +@all",
+	}})
+	for user, want := range map[string]string{"noeval": "refuses EVAL", "noscript": "refuses SCRIPT LOAD", "all": ""} {
+		client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: user, Password: "any"})
+		defer client.Close()
+		_, err := redisledger.New(t.Context(), redisledger.Config{Client: client})
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("user %s: %v", user, err)
+		case want != "" && (!errors.Is(err, quota.ErrUnavailable) || !strings.Contains(err.Error(), want)):
+			t.Errorf("user %s: %v, want an error with %q", user, err, want)
+		}
 	}
 }
 
