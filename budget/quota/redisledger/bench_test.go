@@ -61,8 +61,15 @@ type bench struct {
 	run    int64 // so that ids are new
 }
 
-func newBench(b *testing.B) *bench {
-	client := connect(b, servers.StartRedis(b, servers.RedisOptions{}).Addr())
+// newBench starts a server whose answers come so much later.
+func newBench(b *testing.B, away time.Duration) *bench {
+	addr := servers.StartRedis(b, servers.RedisOptions{}).Addr()
+	if away > 0 {
+		proxy := servers.NewProxy(b, addr)
+		proxy.Delay(away)
+		addr = proxy.Addr()
+	}
+	client := connect(b, addr)
 	return &bench{client: client, ledger: open(b, client)}
 }
 
@@ -144,10 +151,12 @@ func (x *bench) time(b testing.TB, callers, n int, do opponent) time.Duration {
 // costs and against one limit of another library. All take turns, so that whatever else
 // the machine does hits all; numbers are medians.
 func BenchmarkReserveAndSettle(b *testing.B) {
-	for _, callers := range []int{1, 64} {
-		b.Run(fmt.Sprint("callers=", callers), func(b *testing.B) {
-			x := newBench(b)
-			n := max(10, 1280/callers)
+	for _, c := range []struct {
+		callers, each int
+		away          time.Duration
+	}{{1, 1280, 0}, {64, 20, 0}, {1, 100, time.Millisecond}} {
+		b.Run(fmt.Sprintf("callers=%d/away=%v", c.callers, c.away), func(b *testing.B) {
+			x := newBench(b, c.away)
 			times := map[string][]time.Duration{}
 			b.ResetTimer()
 			for range max(b.N, 9) {
@@ -156,9 +165,9 @@ func BenchmarkReserveAndSettle(b *testing.B) {
 					name string
 					do   opponent
 				}{
-					{"noop", x.noop()}, {"allowN", x.allowN()}, {"reserve", x.reserve(callers, id)}, {"settle", x.settle(id)},
+					{"noop", x.noop()}, {"allowN", x.allowN()}, {"reserve", x.reserve(c.callers, id)}, {"settle", x.settle(id)},
 				} {
-					times[o.name] = append(times[o.name], x.time(b, callers, n, o.do))
+					times[o.name] = append(times[o.name], x.time(b, c.callers, c.each, o.do))
 				}
 			}
 			median := func(name string) float64 {

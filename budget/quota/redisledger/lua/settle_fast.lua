@@ -1,7 +1,7 @@
 -- What happens nearly always: it is settled for the first time and in time, all that it
 -- holds is there and in its present window, and nothing else is to be done. Whatever else
 -- it is, nothing was done here, and all begins again below.
-if s and more == 0 and not KEYS[3] then
+if s and more == 0 then
   local state, late, marked, expires, places, entries, n, at_entry, _, at_slot, at_name =
     get('<xBBBxxxxxxxxxxxxxxxxlxxxxxxxxHHHIII', s)
   local exclusive
@@ -217,6 +217,14 @@ if s and more == 0 and not KEYS[3] then
       call('SETRANGE', name, 1, put('<BBBIi', SETTLED_SIMPLY, 0, 0, low, high))
       call('APPEND', name, ended)
       call('PEXPIRE', name, ARGV[4])
+      if KEYS[3] then
+        local l, h = 0, 0
+        local last = call('GET', KEYS[3])
+        if last then l, h = get('<Ii', last) end
+        if high2 > h or high2 == h and low2 > l then
+          call('SET', KEYS[3], put('<Ii', low2, high2), 'PX', ceil((remember + DAY) / 1000))
+        end
+      end
       return {s, ended}
     end
   end
