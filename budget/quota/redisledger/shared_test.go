@@ -1,16 +1,11 @@
 package redisledger_test
 
 import (
-	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate-go/headgate/budget"
 	"github.com/headgate-go/headgate/budget/quota"
@@ -177,56 +172,4 @@ func TestTreesAreSpreadOverAClusterAndEachIsInOnePlace(t *testing.T) {
 	if len(places) != 60 {
 		t.Errorf("there are %d trees, want 60", len(places))
 	}
-}
-
-// A client of Sentinel is a client like any other, and finds the new master by itself.
-func TestLedgerFollowsWhatSentinelSays(t *testing.T) {
-	t.Parallel()
-	master, replica := servers.StartRedis(t, servers.RedisOptions{}), servers.StartRedis(t, servers.RedisOptions{})
-	host, port, _ := net.SplitHostPort(master.Addr())
-	if err := replica.Client().Do(t.Context(), "REPLICAOF", host, port).Err(); err != nil {
-		t.Fatal(err)
-	}
-	toReplica := func() int64 {
-		n, err := master.Client().Wait(t.Context(), 1, 10*time.Second).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	if toReplica() != 1 {
-		t.Fatal("the master has no replica")
-	}
-	sentinel := servers.StartRedisSentinel(t, "main", master)
-	client := redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: "main", SentinelAddrs: []string{sentinel.Addr()}, ContextTimeoutEnabled: true,
-	})
-	t.Cleanup(func() { _ = client.Close() })
-	l := open(t, client)
-	e := hourly("u", quota.Hold, 40, 100)
-	spent, held := take(t, l, "t", e), take(t, l, "t", e)
-	settle(t, l, "t", spent, 35)
-	if toReplica() != 1 {
-		t.Fatal("the replica is gone")
-	}
-	eventually(t, func() error { // it must have found the replica
-		return sentinel.Client().Do(t.Context(), "SENTINEL", "FAILOVER", "main").Err()
-	})
-	eventually(t, func() error {
-		role, err := replica.Client().Info(t.Context(), "replication").Result()
-		if err == nil && !strings.Contains(role, "role:master") {
-			err = errors.New("the replica is not the master yet")
-		}
-		return err
-	})
-	master.Kill() // so that nobody asks it by mistake
-	eventually(t, func() error {
-		res, err := l.Settle(t.Context(), quota.Settle{ID: held, Tree: "t", Actual: quota.Amounts{quota.Tokens: 50}})
-		if err == nil && (res.Late || res.Status[0].Committed != 85) {
-			t.Errorf("Settle = %+v", res)
-		}
-		return err
-	})
-	stands(t, l, "t", e, 85, 0)
-	take(t, l, "t", hourly("u", quota.Hold, 15, 100))
 }
