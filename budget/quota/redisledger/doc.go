@@ -4,29 +4,82 @@
 //	client := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 //	ledger, err := redisledger.New(ctx, redisledger.Config{Client: client})
 //
-// Every operation is one script, which does all of it or nothing, by the clock of the
-// server. It works with a single server, Sentinel and Cluster, from Redis 7.0 on; the
-// tests run on 7.0.15, single and as a Cluster of three masters with a replica each. A
-// server that is older, or a proxy that refuses EVAL or SCRIPT LOAD, is an error of [New].
+// It works with whatever a redis.UniversalClient stands for: a single server, a master
+// that Sentinel finds, or a Cluster, from Redis 7.0 on. The tests run on 7.0.15: the
+// conformance suite on a single server and on a Cluster of three masters with a replica
+// each, and a failover by Sentinel and by a Cluster. A server that is older, and one, a
+// proxy, or a user's rights that refuse EVAL or SCRIPT LOAD, are an error of [New].
 // Scripts that the server has forgotten, by SCRIPT FLUSH or a restart, are sent again.
+//
+// # Atomicity and time
+//
+// Every operation is one script, which does all of it or nothing. A script finds out all
+// that it will write before it writes anything. Exceptions are operations about many
+// things: each 32 ids of a Renew, each 256 entries of a Status, and each 32 reservations
+// that an Erase looks through are a step by themselves.
+//
+// The clock of the server decides (TIME, in a script), in microseconds: the ends of
+// windows, and waits, are rounded up to them. Callers' clocks do not matter, but for the
+// windows around their time that they send. After a failover the clock is the new
+// master's; one that is behind has holds live that much longer, and windows end later.
 //
 // # Where things are
 //
 // All keys of a tree have the same hash tag, so that a tree is in one place of a
-// Cluster, and trees are spread over it. Counters of different keys of a tree are
-// different keys of Redis, so that those of users who are gone expire by themselves.
-// Every key is written together with the time at which it expires. What nobody touches
-// for [Config].Forget is forgotten, whatever it is.
+// Cluster, and trees are spread over it. With a prefix and a tree t they are:
+//
+//	headgate:{t}:a:<key>    the counters of a key of the tree: a user, a team, a tenant
+//	headgate:{t}:h:<key>    their past windows, for History and late settlements
+//	headgate:{t}:r:<id>     a reservation, and how it was settled
+//	headgate:{t}:x          when open reservations expire, a sorted set
+//	headgate:{t}:e:<value>  who holds an exclusive value
+//	headgate:{t}:w:<name>   the highest number of a writer's settlements
+//	headgate:{t}:o:<id>     a top-up or a reset that was made
+//	headgate:health         written by Healthy
+//
+// The format of what they hold is in lua/store.lua, and has a version: a ledger refuses
+// reservations of another one.
+//
+// Every key is written together with the time at which it expires. A user who does not
+// come back costs nothing after as much time as past windows are kept for
+// ([Config].KeepWindows); what nobody touches for [Config].Forget is forgotten, whatever
+// it is. A reservation takes about 1 kB with five entries until [Config].Remember after
+// its end.
+//
+// A tree is in one slot, and one server does all of it: some 20 000 reservations a second
+// is what a core of it can do. A limit that everybody shares, such as a global one, is
+// better leased in blocks, so that not every call of every replica goes to one place.
+//
+// # What may be lost
 //
 // Redis must keep what it is told: its maxmemory-policy should be noeviction, for any
-// other one drops what was spent. How much is lost in a crash is what its appendfsync
-// says, and in a failover what had not reached the replica.
+// other one drops what was spent. A server that is full is unavailable, and no half of an
+// operation is written. How much is lost in a crash is what its appendfsync says: nothing
+// that was acknowledged with always, a second with everysec.
 //
-// # What differs from quota.Memory
+// Replication is asynchronous. A replica that takes over has not got what the old master
+// had acknowledged last: reservations, which are unknown then, and what was settled. So
+// after an unplanned failover counters are behind by no more than what the old master
+// acknowledged after the last write that reached the replica. To have that back, wrap the
+// ledger with package journal, and call its Ledger.Replay since an instant before the
+// outage, within [Config].Remember: what the new master knows stays as it is, and what it
+// does not know is booked anew, in the windows in which it was spent. Until then the
+// limits let pass as much more as was lost.
 //
-// Time is in microseconds: the ends of windows, and waits, are rounded up to them. Notes
-// of reservations are not kept. The refund of a rolling counter is exact with up to 1024
-// holds at a time; beyond, the oldest ones get nothing back.
+// # Bounds
+//
+// A limit is never passed by what is reserved, over any number of ledgers and callers; it
+// is by what is settled above its reservation, which is spent already, by soft and
+// observed entries, and by what was lost in a failover and is not replayed yet.
+//
+// Each operation ends within [Config].Timeout, 500 ms by default, with an error that
+// matches [quota.ErrUnavailable] if there was no answer. It may have been done: repeating
+// it with the same id is safe, and gives the first result. A client that sends an
+// operation again by itself, for want of an answer, changes nothing either.
+//
+// A settlement that is sent again long after, when its reservation may have been
+// forgotten, is told from one that was lost by quota.Settle's Writer and WriterSeq. The
+// number of a writer is kept for a day and [Config].Remember.
 //
 // At most 32 expired reservations are swept by a script, before it decides anything, so
 // that none takes long. While there are more in a tree, a Reserve that fits passes, and
@@ -38,15 +91,32 @@
 // 2⁵² and otherwise in exact ones, which takes some times as long, and a further round
 // trip when a tree first has such an amount.
 //
-// A top-up and a reset that the client has to send again, for want of an answer, is done
-// once. A settlement that is sent again long after, when its reservation may have been
-// forgotten, is told from one that was lost by quota.Settle's Writer and WriterSeq.
+// # What differs from quota.Memory
+//
+// Notes of reservations are not kept. The refund of a rolling counter is exact with up to
+// 1024 holds at a time; beyond, the oldest ones get nothing back.
 //
 // # Round trips
 //
-// A Reserve, a Settle and a Release are one round trip each. What is rare takes a second
-// one: the first use of a counter in a window, a tree in which something has expired, and
-// about once an hour a key whose life is to be extended. The operations of a process that
-// come at the same time share round trips, but up to four are under way at a time: a
-// few callers never wait for each other.
+// A Reserve, a Settle and a Release are one round trip each, however many limits there
+// are. What is rare takes a second one: the first use of a counter in a new window, a tree
+// in which something has expired, and about once an hour a key whose life is to be
+// extended. The operations of a process that come at the same time share round trips,
+// but up to four are under way at a time: a few callers never wait for each other.
+//
+// # What it costs
+//
+// Over loopback, on two cores which the server, the callers and other programs shared
+// (Redis 7.0.15, Go 1.26, nothing on disk), against a script that does nothing and against
+// AllowN of go-redis/redis_rate, which takes from one limit and gives nothing back:
+//
+//	                           no-op   AllowN   Reserve, 5 limits   Settle
+//	1 caller                   21 µs    39 µs               89 µs   109 µs
+//	64 callers                 21 µs    33 µs               52 µs    57 µs
+//	1 caller, 1 ms away       1.3 ms   1.4 ms              1.4 ms   1.4 ms
+//
+// Of a Reserve's or a Settle's time about 30 µs are the server's. The machine's load
+// moves these numbers, and by less their proportions. To have them for yours:
+//
+//	go test -run xxx -bench ReserveAndSettle -count 3 ./budget/quota/redisledger
 package redisledger
