@@ -47,8 +47,8 @@
 // its end.
 //
 // A tree is in one slot, and one server does all of it: some 20 000 reservations a second
-// is what a core of it can do. A limit that everybody shares, such as a global one, is
-// better leased in blocks, so that not every call of every replica goes to one place.
+// are what a core of it can do. So a limit that every tenant shares wants a tree of its
+// own, and no more traffic than that.
 //
 // # What may be lost
 //

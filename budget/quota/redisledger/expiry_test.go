@@ -95,7 +95,7 @@ func TestEveryKeyExpires(t *testing.T) {
 			if err := op.do(); err != nil {
 				t.Fatalf("%s: %v", op.name, err)
 			}
-			for key, ttl := range keysOf(t, client, "TestEveryKeyExpires:") {
+			for key, ttl := range keysOf(t, client, prefixOf(t)) {
 				_, kind, _ := strings.Cut(key, "}:")
 				kind, _, _ = strings.Cut(kind, ":")
 				kinds[kind] = true
@@ -124,7 +124,8 @@ func TestKeysLiveAboutAsLongAsTheyMatter(t *testing.T) {
 		"a:rate":  3 * time.Hour,                          // the life of the reservation, Remember, and some spare time
 		"a:hour":  time.Hour + 12*time.Hour + 2*time.Hour, // its window, as many as are kept, the same
 	} {
-		if ttl := keysOf(t, client, "TestKeysLiveAboutAsLongAsTheyMatter:{t}:"+key)["TestKeysLiveAboutAsLongAsTheyMatter:{t}:"+key]; ttl > most || ttl < most/3 {
+		key = prefixOf(t) + "{t}:" + key
+		if ttl := keysOf(t, client, key)[key]; ttl > most || ttl < most/3 {
 			t.Errorf("%s lives for %v, want about %v", key, ttl, most)
 		}
 	}
@@ -144,7 +145,7 @@ func TestNoScriptSweepsMoreThan32(t *testing.T) {
 	t.Parallel()
 	client := shared(t)
 	l := open(t, client, prefix(t))
-	const index = "TestNoScriptSweepsMoreThan32:{t}:x"
+	index := prefixOf(t) + "{t}:x"
 	for range 100 {
 		take(t, l, "t", hourly("u", quota.Hold, 1, -1))
 	}
@@ -213,7 +214,7 @@ func TestDenialIsNotGivenBeforeEverythingIsSwept(t *testing.T) {
 	if err != nil || res.Denied != 0 || !res.Never || res.Status[0].Reserved != 0 {
 		t.Fatalf("Reserve = %+v, %v", res, err)
 	}
-	if n := openReservations(t, client, "TestDenialIsNotGivenBeforeEverythingIsSwept:{t}:x"); n != 0 {
+	if n := openReservations(t, client, prefixOf(t)+"{t}:x"); n != 0 {
 		t.Errorf("%d are left", n)
 	}
 }
@@ -259,7 +260,7 @@ func TestEraseLeavesNoNameInWhatIsOpen(t *testing.T) {
 	if err := l.Erase(t.Context(), "t", user); err != nil {
 		t.Fatal(err)
 	}
-	for key := range keysOf(t, client, "TestEraseLeavesNoNameInWhatIsOpen:") {
+	for key := range keysOf(t, client, prefixOf(t)) {
 		if strings.Contains(key, user) {
 			t.Errorf("there is a key %s", key)
 		}
@@ -283,7 +284,7 @@ func TestWritersOfReplayedSettlementsAreNotChargedTwice(t *testing.T) {
 	t.Parallel()
 	client := shared(t)
 	l := open(t, client, prefix(t))
-	const base = "TestWritersOfReplayedSettlementsAreNotChargedTwice:{t}:"
+	base := prefixOf(t) + "{t}:"
 	ctx, e := t.Context(), hourly("u", quota.Hold, 10, -1)
 	s := func(id string, writer string, seq int64) quota.Settle {
 		return quota.Settle{ID: id, Tree: "t", Actual: quota.Amounts{quota.Tokens: 7}, Writer: writer, WriterSeq: seq}
@@ -347,7 +348,7 @@ func TestReservationsAreRememberedFromTheirEnd(t *testing.T) {
 	client := shared(t)
 	l := open(t, client, prefix(t), func(c *redisledger.Config) { c.Remember = 2 * time.Hour })
 	id := take(t, l, "t", hourly("u", quota.Hold, 1, 10))
-	name := "TestReservationsAreRememberedFromTheirEnd:{t}:r:" + id
+	name := prefixOf(t) + "{t}:r:" + id
 	if ttl := keysOf(t, client, name)[name]; ttl < redisledger.DefaultForget {
 		t.Errorf("an open one lives for %v: it must outlive what it holds in", ttl)
 	}

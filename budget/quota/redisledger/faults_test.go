@@ -291,7 +291,7 @@ func TestFullServerIsUnavailableAndHalfOfNothingIsWritten(t *testing.T) {
 func TestClosedLedgerWaitsForWhatIsUnderWayAndRefusesTheRest(t *testing.T) {
 	t.Parallel()
 	proxy := servers.NewProxy(t, servers.SharedRedis(t).Addr())
-	l, err := redisledger.New(t.Context(), redisledger.Config{Client: connect(t, proxy.Addr()), Prefix: t.Name() + ":", Timeout: 10 * time.Second})
+	l, err := redisledger.New(t.Context(), redisledger.Config{Client: connect(t, proxy.Addr()), Prefix: prefixOf(t), Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

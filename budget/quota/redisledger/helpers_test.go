@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"strings"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,8 +53,23 @@ func open(t testing.TB, client redis.UniversalClient, change ...func(*redisledge
 
 // prefix gives a test keys of its own on the shared server.
 func prefix(t testing.TB) func(*redisledger.Config) {
-	return func(c *redisledger.Config) { c.Prefix = strings.NewReplacer("{", "", "}", "").Replace(t.Name()) + ":" }
+	return func(c *redisledger.Config) { c.Prefix = prefixOf(t) }
 }
+
+// prefixOf is what a test's keys begin with. Each run of it has another, as they share a
+// server.
+func prefixOf(t testing.TB) string {
+	n, ok := prefixes.Load(t)
+	if !ok {
+		n, _ = prefixes.LoadOrStore(t, tests.Add(1))
+	}
+	return fmt.Sprintf("%s#%d:", t.Name(), n)
+}
+
+var (
+	prefixes sync.Map // of testing.TB, to int64
+	tests    atomic.Int64
+)
 
 // within is a time limit of the ledger.
 func within(d time.Duration) func(*redisledger.Config) {
