@@ -165,7 +165,7 @@ func TestNoScriptSweepsMoreThan32(t *testing.T) {
 func settleAll(t testing.TB, l *redisledger.Ledger, client *redis.Client, index string) {
 	t.Helper()
 	now := time.Now().Add(redisledger.Skew(l)).UnixMicro()
-	names, err := client.ZRangeByScore(t.Context(), index, &redis.ZRangeBy{Min: fmt.Sprint(now), Max: "(inf"}).Result()
+	names, err := client.ZRangeArgs(t.Context(), redis.ZRangeArgs{Key: index, Start: now, Stop: "(inf", ByScore: true}).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
