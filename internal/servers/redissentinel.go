@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"testing"
 )
 
@@ -27,7 +26,7 @@ func StartRedisSentinel(t testing.TB, name string, master *Redis) *Redis {
 	s.program = "redis-sentinel"
 	s.command = func(s *server) (*exec.Cmd, error) {
 		conf := filepath.Join(s.dir, "redis.conf")
-		text := fmt.Sprintf("bind 127.0.0.1\nport %s\nsentinel monitor %s %s %s 1\n", strconv.Itoa(s.ports[0].number), name, host, port)
+		text := fmt.Sprintf("bind 127.0.0.1\nport %d\nsentinel monitor %s %s %s 1\n", s.ports[0].number, name, host, port)
 		if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 			return nil, err
 		}

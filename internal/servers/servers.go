@@ -1,5 +1,5 @@
-// Package servers runs real servers for tests: Redis, a Redis Cluster and
-// Postgres, each a process of its own that a test can pause, kill and restart,
+// Package servers runs real servers for tests: Redis, a Redis Cluster, Redis
+// Sentinel and Postgres, each a process of its own that a test can pause, kill and restart,
 // a TCP proxy that breaks connections in known ways, and the test binary itself
 // again, as a process to be killed.
 //
