@@ -9,7 +9,8 @@ import (
 // ended and every queued settlement was made, or until ctx ends; then the calls
 // still in line, and those that come back into it from a refusal of the
 // provider, fail with an error that matches [ErrClosed]. Calls in flight are
-// never cut. It returns the context's error if something was left. Close may be
+// never cut. What the gate was granted of a shared quota it then gives back. It
+// returns the context's error if something was left. Close may be
 // called again, to go on waiting, and by several goroutines. The gate's metrics
 // stay registered, for a last scrape: another gate on the same registerer needs
 // another Config.Name.
@@ -33,6 +34,11 @@ func (g *Gate) Close(ctx context.Context) error {
 	}
 	if e := g.settler.flush(ctx); err == nil {
 		err = e
+	}
+	if g.shared != nil {
+		if e := g.shared.Close(ctx); err == nil {
+			err = e
+		}
 	}
 	g.lock()
 	defer g.unlock()

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/headgate-go/headgate/budget"
 	"github.com/headgate-go/headgate/internal/gate"
 	"github.com/headgate-go/headgate/retry"
 	"github.com/headgate-go/headgate/usage"
@@ -119,6 +120,11 @@ type Config struct {
 	// Retry says what an error means and how long to wait before a call is
 	// tried again. The zero value has the defaults of package retry.
 	Retry retry.Policy
+	// Share shares the profile's limits, and where it says so the slots, with other
+	// gates: those of other replicas of the program. Limits and Slots are then
+	// those of all together, and every gate must name the same. Defaults to none:
+	// this gate has the whole quota. See package budget/share.
+	Share budget.Sharing
 	// Statistic of History for which holds are made: how sure a hold is to cover
 	// what a call will use. Defaults to the 95th percentile.
 	Statistic usage.Statistic
@@ -249,8 +255,8 @@ func (c Ceiling) validate(field string) error {
 }
 
 // core makes the pure core, and tells which of its limits belong to which
-// dimension of the profile.
-func (c Config) core() (*gate.Core, []int, error) {
+// dimension of the profile. shared is nil if the gate has the quota for itself.
+func (c Config) core() (core *gate.Core, owner []int, shared budget.Shared, err error) {
 	cfg := gate.Config{
 		FIFO: c.Order == FIFO, MaxWaiting: c.MaxWaiting, Slots: c.Slots,
 		FlowSlots: c.PerFlow.Slots, FlowShare: c.PerFlow.Share,
@@ -259,11 +265,10 @@ func (c Config) core() (*gate.Core, []int, error) {
 	for _, cl := range c.Classes {
 		cfg.Classes = append(cfg.Classes, gate.Class{Weight: cl.Weight, MaxSlots: cl.MaxSlots, MinSlots: cl.MinSlots})
 	}
-	var owner []int
 	for i, d := range c.Profile.Dimensions {
 		list, part, err := d.limiters()
 		if err != nil {
-			return nil, nil, fmt.Errorf("ratelimited: Profile.Dimensions[%d] (dimension %q): %w", i, d.Name, err)
+			return nil, nil, nil, fmt.Errorf("ratelimited: Profile.Dimensions[%d] (dimension %q): %w", i, d.Name, err)
 		}
 		for j, l := range list {
 			cfg.Dims = append(cfg.Dims, gate.Dim{Limiter: l, Window: d.window(), Headroom: c.Headroom * part[j]})
@@ -271,7 +276,12 @@ func (c Config) core() (*gate.Core, []int, error) {
 		}
 	}
 	if len(cfg.Dims) > gate.MaxDims {
-		return nil, nil, fmt.Errorf("ratelimited: Profile.Dimensions need %d limits, at most %d", len(cfg.Dims), gate.MaxDims)
+		return nil, nil, nil, fmt.Errorf("ratelimited: Profile.Dimensions need %d limits, at most %d", len(cfg.Dims), gate.MaxDims)
 	}
-	return gate.New(cfg), owner, nil
+	if !isNilValue(c.Share) {
+		if shared, err = c.join(&cfg, owner); err != nil {
+			return nil, nil, nil, fmt.Errorf("ratelimited: Config.Share: %w", err)
+		}
+	}
+	return gate.New(cfg), owner, shared, nil
 }

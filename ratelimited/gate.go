@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate-go/headgate/budget"
 	"github.com/headgate-go/headgate/internal/gate"
 	"github.com/headgate-go/headgate/retry"
 	"github.com/headgate-go/headgate/usage"
@@ -41,6 +42,7 @@ type Gate struct {
 	learner *learner
 	retries retry.Budget
 	settler settler
+	shared  budget.Shared // nil if the quota is the gate's own
 	pools   pools
 
 	// Hints, read without mu.
@@ -65,6 +67,7 @@ type Gate struct {
 	solo         int           // calls in a row that ended alone
 	scratch      []int64       // for the costs of a call that enters
 	reported     []time.Time   // per limit of the core: when the request was sent that told last what is left
+	demand       budget.Demand // for a shared quota
 	alive        int           // calls in line or in flight, and those with open reservations
 }
 
@@ -106,12 +109,12 @@ func NewGate(cfg Config) (*Gate, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	core, owner, err := cfg.core()
+	core, owner, shared, err := cfg.core()
 	if err != nil {
 		return nil, err
 	}
 	g := &Gate{
-		cfg: cfg, epoch: time.Now(), owner: owner, core: core,
+		cfg: cfg, epoch: time.Now(), owner: owner, core: core, shared: shared,
 		classes:  make(map[string]int, len(cfg.Classes)),
 		failures: make(map[gate.ID]gate.Failure),
 		scratch:  make([]int64, len(owner)), reported: make([]time.Time, len(owner)),
@@ -142,6 +145,9 @@ func NewGate(cfg Config) (*Gate, error) {
 	g.foreign = cfg.FlowWeight != nil
 	for i := range g.count {
 		g.foreign = g.foreign || g.count[i].kind == byFunction
+	}
+	if shared != nil {
+		shared.Start((*host)(g))
 	}
 	return g, nil
 }

@@ -109,6 +109,11 @@ func (d Dimension) window() time.Duration {
 // of many of the same size, keeps within the burst.
 const paceGuard = 1.0 / 25
 
+// pace is how many calls or tokens the bucket holds that paces them.
+func (d Dimension) pace() int64 {
+	return max(int64(paceGuard*float64(d.Limit)*min(1, float64(d.Burst)/float64(d.window()))), 1)
+}
+
 // limiters are what mirrors the dimension: its window and, where the limit is
 // checked in bursts, a bucket that paces. Of the rate of each, part is used.
 func (d Dimension) limiters() (list []budget.Limiter, part []float64, err error) {
@@ -126,8 +131,7 @@ func (d Dimension) limiters() (list []budget.Limiter, part []float64, err error)
 		list, part = append(list, w), append(part, 1)
 	}
 	if d.Burst > 0 {
-		held := paceGuard * float64(d.Limit) * min(1, float64(d.Burst)/float64(d.window()))
-		b, err := budget.NewTokenBudget(budget.TokenBudgetConfig{Limit: d.Limit, Window: d.window(), Burst: max(int64(held), 1)})
+		b, err := budget.NewTokenBudget(budget.TokenBudgetConfig{Limit: d.Limit, Window: d.window(), Burst: d.pace()})
 		if err != nil {
 			return nil, nil, err
 		}

@@ -33,6 +33,9 @@ type Config struct {
 	// The bounds of classes and flows are then off: the line is one flow of the
 	// first class. Those of requests stay.
 	FIFO bool
+	// Lender lends the slots, if they are shared with other gates; nil if they are
+	// not. Slots is then the number of all, and bounds what is borrowed.
+	Lender budget.SlotLender
 	// FlowShare and RequestShare bound the part of every Dim that one flow or
 	// one request may take per window; 0 is no bound.
 	FlowShare, RequestShare float64

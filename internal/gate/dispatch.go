@@ -12,7 +12,7 @@ import (
 // cannot have now.
 func (c *Core) lacks(now time.Time, ns int64, cl *class, k *call) resources {
 	var lack resources
-	if c.outage.closes(ns) || !c.slotsFit(cl, k.slots) {
+	if c.outage.closes(ns) || !c.slotsFit(now, cl, k.slots) {
 		lack = slotsBit
 	}
 	costs := c.costs(k)
@@ -37,7 +37,7 @@ func (c *Core) when(now time.Time, ns int64, k *call) int64 {
 	if o := &c.outage; o.closes(ns) {
 		at = o.opens()
 	}
-	if !c.slotsFit(k.flow.class, k.slots) {
+	if !c.slotsFit(now, k.flow.class, k.slots) {
 		return never
 	}
 	costs := c.costs(k)
@@ -351,7 +351,7 @@ func (c *Core) grant(now time.Time, ns int64, k *call, fl *flight) {
 // lacks; a nil flight beside nothing lacking means that the units are still to
 // be taken.
 func (c *Core) take(now time.Time, ns int64, k *call, blocked bool) (*flight, resources) {
-	if !blocked && !c.outage.closes(ns) && c.slotsFit(k.flow.class, k.slots) {
+	if !blocked && !c.outage.closes(ns) && c.slotsFit(now, k.flow.class, k.slots) {
 		fl := c.newFlight()
 		if _, ok := c.takeAll(now, fl.holds, c.costs(k)); ok {
 			return fl, 0

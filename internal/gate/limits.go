@@ -4,14 +4,19 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/headgate-go/headgate/budget"
 )
 
 // slotsFit reports whether the class may take so many slots now. What other
 // classes have left of their minimums is kept free. Whatever the bounds, a call
 // may run when nothing else does: one that is wider than the limit in force runs
-// alone.
-func (c *Core) slotsFit(cl *class, slots int32) bool {
-	return int64(slots) <= c.eff-c.inUse-(c.reserved-cl.unused) || c.inUse == 0
+// alone. But nobody runs in slots that others use.
+func (c *Core) slotsFit(now time.Time, cl *class, slots int32) bool {
+	if int64(slots) > c.eff-c.inUse-(c.reserved-cl.unused) && c.inUse != 0 {
+		return false
+	}
+	return c.cfg.Lender == nil || c.cfg.Lender.Fits(now, min(int64(slots), c.limit))
 }
 
 // alone reports whether a call of the class can start only when nothing else
@@ -30,6 +35,9 @@ func (cl *class) underCap(slots int32) bool {
 func (cl *class) use(c *Core, slots int64) {
 	c.inUse += slots
 	cl.inUse += slots
+	if c.cfg.Lender != nil && slots != 0 {
+		c.cfg.Lender.Use(c.time(c.last), slots)
+	}
 	if cl.minimum == 0 && cl.unused == 0 {
 		return
 	}
@@ -41,6 +49,9 @@ func (cl *class) use(c *Core, slots int64) {
 // SetSlots changes the number of slots. Calls in flight keep theirs.
 func (c *Core) SetSlots(n int64) {
 	c.limit = max(n, 1)
+	if c.cfg.Lender != nil {
+		c.cfg.Lender.SetLimit(c.time(c.last), c.limit)
+	}
 	c.setShare(c.share)
 	c.newRates()
 }
@@ -77,6 +88,37 @@ func (c *Core) setShare(share float64) {
 	}
 	for i := range c.classes {
 		c.classes[i].use(c, 0)
+	}
+}
+
+// Demand tells what the calls in line ask for; see [budget.Demand]. Next is valid
+// until the call changes, Backlog until the next Demand.
+func (c *Core) Demand(now time.Time, d *budget.Demand) {
+	c.company()
+	ns := c.at(now)
+	backlog := d.Backlog[:0]
+	*d = budget.Demand{BacklogSlots: max(0, min(c.waitSlot, c.eff-c.inUse))}
+	for i := range c.classes {
+		d.Flows += c.classes[i].active
+	}
+	shut := c.outage.closes(ns)
+	for i := range c.dims {
+		shut = shut || c.dims[i].closed(ns)
+	}
+	if shut {
+		d.BacklogSlots = 0 // whatever is granted now could not be used
+	}
+	part := 0.0
+	if c.waitSlot > 0 {
+		part = float64(d.BacklogSlots) / float64(c.waitSlot)
+	}
+	for i := range c.dims {
+		backlog = append(backlog, int64(float64(c.dims[i].queued)*part))
+	}
+	d.Backlog = backlog
+	if len(c.chosen) > 0 && !shut {
+		k := c.chosen[0]
+		d.Next, d.Slots = c.costs(k), int64(k.slots)
 	}
 }
 

@@ -160,6 +160,10 @@ func (m *machine) check() {
 		return
 	}
 	m.equal("slots in use", c.inUse, r.inUse(-1))
+	if m.lends != nil {
+		m.equal("slots borrowed", m.lends.used, c.inUse)
+		m.equal("slots of all", m.lends.limit, r.slots)
+	}
 	reserved := int64(0)
 	for i := range c.classes {
 		m.equal("slots in use by a class", c.classes[i].inUse, r.inUse(i))

@@ -21,8 +21,9 @@ type machine struct {
 	now   time.Time
 	live  []pairing
 	stale []ID
-	steps bool // the clock may step backwards
-	mixed bool // requests have calls in several flows
+	steps bool    // the clock may step backwards
+	mixed bool    // requests have calls in several flows
+	lends *lender // nil if the slots are the Core's own
 
 	next   time.Time
 	polled time.Time
@@ -145,11 +146,33 @@ func windowOf(limit int64) func() budget.Limiter {
 	}
 }
 
+// lender lends slots.
+type lender struct {
+	t          failer
+	lent, used int64
+	limit      int64 // of all
+}
+
+func (l *lender) Fits(_ time.Time, slots int64) bool { return slots <= l.lent-l.used }
+
+func (l *lender) SetLimit(_ time.Time, slots int64) { l.limit = slots }
+
+func (l *lender) Use(_ time.Time, slots int64) {
+	if l.used += slots; l.used < 0 {
+		l.t.Fatalf("%d more slots were given back than were borrowed", -l.used)
+	}
+}
+
 // run does what the data says, and ends with nothing in hand.
 func run(t failer, data []uint16, s setting) {
 	t.Helper()
+	var lends *lender
+	if s.borrowed {
+		lends = &lender{t: t, lent: 3, limit: s.cfg.Slots}
+		s.cfg.Lender = lends
+	}
 	m := newMachine(t, data, s.cfg, s.limiters...)
-	m.mixed = s.mixed
+	m.mixed, m.lends, m.ref.lends = s.mixed, lends, lends
 	for len(m.data) > 0 {
 		m.step()
 	}
@@ -205,6 +228,8 @@ func (m *machine) step() {
 		m.requeue()
 	case op < 26:
 		m.onStale()
+	case op < 27 && m.lends != nil && m.pick(3) > 0:
+		m.lends.lent = m.change(func(int64) {}, 0, 9)
 	case op < 27:
 		m.core.SetSlots(m.change(m.ref.setSlots, 1, 10))
 	case op < 28:

@@ -13,6 +13,7 @@ type setting struct {
 	cfg      Config
 	limiters []func() budget.Limiter
 	mixed    bool // requests have calls in several flows
+	borrowed bool // the slots are lent
 }
 
 var settings = []setting{
@@ -41,6 +42,8 @@ var settings = []setting{
 		limiters: []func() budget.Limiter{bucketOf(60, 60), windowOf(90)}},
 	{name: "a short line", cfg: Config{Slots: 2, MaxWaiting: 3, Classes: []Class{{Weight: 1}, {Weight: 1}}},
 		limiters: []func() budget.Limiter{windowOf(50), bucketOf(70, 20), bucketOf(40, 90)}},
+	{name: "borrowed slots", cfg: Config{Slots: 7, Classes: []Class{{Weight: 1, MinSlots: 2}, {Weight: 2, MaxSlots: 5}}},
+		limiters: []func() budget.Limiter{bucketOf(90, 60)}, borrowed: true},
 }
 
 // Whatever happens, in whatever order: slots and units add up, nothing starts

@@ -32,6 +32,7 @@ type reference struct {
 	perUnit []float64
 	perSlot float64
 	unfit   bool
+	lends   *lender // or nil
 
 	shut      bool // the provider is down
 	shutUntil int64
@@ -263,6 +264,9 @@ func (r *reference) slotsFit(k *refCall) bool {
 		if i != k.flow.class {
 			free -= r.unused(i)
 		}
+	}
+	if r.lends != nil && min(int64(k.spec.Slots), r.slots) > r.lends.lent-r.inUse(-1) {
+		return false
 	}
 	return int64(k.spec.Slots) <= free || r.inUse(-1) == 0
 }

@@ -22,7 +22,7 @@ func (c *Core) Start(now time.Time, class int, flow string, slots int32, costs [
 	} else {
 		cl = &c.classes[class]
 	}
-	if ns >= c.rescale || !c.slotsFit(cl, slots) || !cl.underCap(slots) {
+	if ns >= c.rescale || !c.slotsFit(now, cl, slots) || !cl.underCap(slots) {
 		return ID{}, false
 	}
 	fl := c.newFlight()
@@ -39,7 +39,7 @@ func (c *Core) Start(now time.Time, class int, flow string, slots int32, costs [
 	fl.started, fl.rates = ns, c.rates
 	k.next = nil
 	c.running++
-	if c.running == 1 && flow == "" {
+	if c.running == 1 && flow == "" && c.cfg.Lender == nil {
 		c.lone, c.loneClass = k, cl
 		return ID{k, k.gen}, true
 	}

@@ -1,0 +1,7 @@
+// Package agent lets gates share a quota through a store: it drives the replica's
+// side of package share, one goroutine for each gate, which asks the store when
+// there is something to ask and hands the gate what it was granted. The gate
+// itself never waits for a store.
+//
+// [Memory] is such a store for the gates of one program, and for tests.
+package agent

@@ -1,0 +1,158 @@
+package share
+
+import (
+	"time"
+
+	"github.com/headgate-go/headgate/budget"
+)
+
+// SlotLimiter lends the slots of a [Lessee] to a gate: those in use, and a stock
+// of those that it will need soon, unless others wait for them.
+type SlotLimiter struct {
+	l      *Lessee
+	limit  int64   // of all replicas
+	part   float64 // of them that may be used while the lessee is local
+	has    int64   // lent to this one
+	used   int64
+	freed  int64 // when one came back last
+	missed int64 // slots that were asked for and not there, since the last request
+	kept   int64 // what was kept beside those in use, at the last request
+	scarce bool  // others wait for slots
+	yield  bool  // others that come before need them
+	recent recent
+}
+
+var _ budget.SlotLender = (*SlotLimiter)(nil)
+
+// Fits implements [budget.SlotLender].
+func (s *SlotLimiter) Fits(now time.Time, slots int64) bool {
+	s.l.at(now)
+	if slots <= s.has-s.used || s.l.local && s.used == 0 && s.has > 0 { // one that is wider than the part runs alone
+		return true
+	}
+	s.missed = max(s.missed, slots)
+	s.l.want()
+	return false
+}
+
+// Use implements [budget.SlotLender].
+func (s *SlotLimiter) Use(now time.Time, slots int64) {
+	s.l.at(now)
+	s.used += slots
+	if slots > 0 {
+		s.l.active = s.l.now
+		s.recent.take(s.l, slots)
+		if s.low() {
+			s.l.hasten(s.l.renewal())
+		}
+		return
+	}
+	s.freed = s.l.now
+	if !s.l.local && s.l.now >= s.l.expires {
+		s.has = min(s.has, s.used)
+	}
+	s.l.hasten(s.back())
+}
+
+// SetLimit implements [budget.SlotLender]. The smallest limit of all replicas is in
+// force.
+func (s *SlotLimiter) SetLimit(now time.Time, slots int64) {
+	s.l.at(now)
+	s.limit = max(slots, 1)
+	if s.l.local {
+		s.setPart(s.part)
+	}
+	s.l.told()
+}
+
+// setPart puts a part of the slots in force for the replica alone: at least one,
+// because no call takes less.
+func (s *SlotLimiter) setPart(part float64) {
+	s.part, s.has = part, int64(part*float64(s.limit)+slack)
+	if part > 0 {
+		s.has = max(s.has, 1)
+	}
+}
+
+// expire voids the slots that nobody uses.
+func (s *SlotLimiter) expire() { s.has = min(s.has, s.used) }
+
+// comeBack ends a time in which a part of the slots was the replica's alone.
+func (s *SlotLimiter) comeBack() { s.has = s.used }
+
+// stock is how many slots are kept beside those in use: none that others wait for.
+func (s *SlotLimiter) stock() int64 {
+	if s.scarce || s.l.cfg.Mode != Leased || s.l.local {
+		return 0
+	}
+	return s.recent.stock(s.l)
+}
+
+// low reports whether the stock should be renewed.
+func (s *SlotLimiter) low() bool {
+	stock := s.stock()
+	return stock > 0 && s.has-s.used < stock/lowStock
+}
+
+// back is when slots that nobody uses are to be given back.
+func (s *SlotLimiter) back() int64 {
+	if s.l.local || s.has-s.used <= max(s.stock(), s.kept) {
+		return never
+	}
+	wait := s.l.cfg.Idle.Microseconds()
+	if s.scarce {
+		wait = soon
+	}
+	return max(s.freed, s.l.sent) + wait
+}
+
+// ask fills in a report and a question.
+func (s *SlotLimiter) ask(r *DimReport, d *budget.Demand) {
+	r.Limit = s.limit
+	missed := s.missed
+	s.missed = 0
+	if s.l.local {
+		r.Has = s.used
+		return
+	}
+	next := missed // calls that do not wait find something only if it is there
+	if d.Next != nil {
+		next = max(d.Slots, 0)
+	}
+	target := next
+	if s.l.cfg.Mode == Leased {
+		target = max(target, d.BacklogSlots, s.stock())
+	}
+	if s.l.leaving {
+		next, target = 0, 0
+	}
+	if s.yield {
+		s.has, s.yield = s.used, false
+	}
+	if s.kept = 0; d.Next != nil {
+		s.kept = target
+	}
+	if s.has-s.used > target && (s.l.cfg.Mode == Central || s.l.leaving || s.l.now >= s.back()) {
+		s.has = s.used + target
+	}
+	spare := s.has - s.used
+	r.Has = s.has
+	r.Want = max(target-spare, 0)
+	if d.Next != nil || s.l.cfg.Mode == Central {
+		r.Need = max(next-spare, 0)
+	}
+}
+
+// yields gives the slots back that a call which waits keeps from those before it.
+func (s *SlotLimiter) yields() {
+	if s.has > s.used {
+		s.yield = true
+		s.l.told()
+	}
+}
+
+// granted takes in a grant.
+func (s *SlotLimiter) granted(n int64, scarce bool) {
+	s.has += max(n, 0)
+	s.missed, s.scarce = 0, scarce // who lacked something meanwhile waits, or is gone
+}
