@@ -33,8 +33,9 @@ func (c *Core) newCeiling(key string, slots int64, share float64) *ceiling {
 	if share > 0 {
 		r.shares = make([]*budget.TokenBudget, len(c.dims))
 		for i := range c.dims {
+			units, window := c.dims[i].quotaOf()
 			r.shares[i], _ = budget.NewTokenBudget(budget.TokenBudgetConfig{
-				Limit: part(share, c.dims[i].Limit()), Window: c.dims[i].window,
+				Limit: part(share, int64(min(units, 1<<62))), Window: window,
 			}) // it cannot fail: the numbers come from a valid limiter
 		}
 	}

@@ -45,6 +45,12 @@ type Config struct {
 	// MaxWaiting bounds the number of waiting calls; 0 is no bound. A call that
 	// was admitted before it was full is requeued all the same.
 	MaxWaiting int
+	// Replicas share the quota without telling each other what they use; less than 1
+	// is 1. See Core.SetReplicas.
+	Replicas int
+	// SearchSlots is true if nobody has told how many calls the provider takes at a
+	// time: the number is found, at most Slots.
+	SearchSlots bool
 	// Slots is the number of slots, at least 1.
 	Slots int64
 }
@@ -69,6 +75,9 @@ type Dim struct {
 	// Headroom is the part of the limit that is used at most, in (0, 1]; 0 is
 	// 1. A cost between it and the full limit fits once nothing else is held.
 	Headroom float64
+	// Search says that the limit is not known, and how it is found; nil if it is
+	// known. Headroom does not apply to what was found.
+	Search *Search
 }
 
 // Spec describes a call to Enqueue.
@@ -208,6 +217,7 @@ type flight struct {
 	used    int64         // the same as settled, without the slots' part
 	started int64         // when it was granted
 	held    int64         // for how long it held its slots, once freed
+	refused resources     // the Dims that are searched for and of which the provider had too little
 	next    *flight       // in the list of spare ones
 }
 
@@ -229,12 +239,21 @@ type Core struct {
 	rates   *rates
 	order   virtual // over the classes
 
-	limit    int64   // slots, as configured
+	limit    int64   // slots, as configured or found
 	share    float64 // part of limit in force
 	eff      int64   // limit in force: max(1, limit·share)
 	inUse    int64
 	lastCut  int64 // when share was cut
 	outage   outage
+	replicas int
+
+	searching  bool    // for slots or for the limit of a Dim
+	most       int64   // slots, as configured
+	found      float64 // slots, if they are searched for
+	foundCut   int64   // when they were cut
+	ramp       bool    // they were not cut yet
+	quotaSlots int64   // as the order knows them
+
 	minimums int64 // sum of the classes' minimums in force
 	reserved int64 // the unused part of it
 
@@ -272,7 +291,7 @@ func New(cfg Config) *Core {
 	}
 	cfg.Classes = classes
 	c := &Core{
-		cfg: cfg, limit: cfg.Slots, share: 1,
+		cfg: cfg, limit: cfg.Slots, share: 1, most: cfg.Slots, replicas: max(cfg.Replicas, 1), searching: cfg.SearchSlots,
 		lastCut: -1, rescale: never, holdTime: float64(time.Second),
 	}
 	c.timers.moved = func(t timer, i int) { t.call.timer = int32(i + 1) }
@@ -283,10 +302,16 @@ func New(cfg Config) *Core {
 	for i := range c.classes {
 		c.classes[i].init(c, i, classes[i])
 	}
+	if cfg.SearchSlots {
+		c.limit = min(cfg.Slots, startSlots)
+		c.found, c.foundCut, c.ramp = float64(c.limit), -1, true
+	}
+	c.quotaSlots = c.limit
 	c.setShare(1)
 	c.dims = make([]dim, len(cfg.Dims))
 	for i := range c.dims {
 		c.dims[i].init(cfg.Dims[i])
+		c.searching = c.searching || cfg.Dims[i].Search != nil
 	}
 	c.newRates()
 	c.plain = cfg.FlowSlots <= 0 && cfg.FlowShare <= 0 && cfg.RequestSlots <= 0 && cfg.RequestShare <= 0
@@ -297,9 +322,10 @@ func New(cfg Config) *Core {
 }
 
 func (c *Core) newRates() {
-	r := &rates{perSlot: 1 / float64(c.limit), perUnit: make([]float64, len(c.dims))}
+	r := &rates{perSlot: 1 / float64(c.quotaSlots), perUnit: make([]float64, len(c.dims))}
 	for i := range c.dims {
-		r.perUnit[i] = float64(c.dims[i].window) / math.Max(1, float64(c.dims[i].Limit()))
+		units, window := c.dims[i].quotaOf()
+		r.perUnit[i] = float64(window) / math.Max(1, units)
 	}
 	c.rates = r
 }

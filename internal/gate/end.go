@@ -95,8 +95,8 @@ func (c *Core) settle(now time.Time, k *call, actual []int64) {
 	fl := k.flight
 	for i := range c.dims {
 		d := &c.dims[i]
-		if fl.holds[i].Cost() > 0 || actual[i] > 0 {
-			d.Settle(now, fl.holds[i], actual[i])
+		if used := max(actual[i], fl.spent(i)); fl.holds[i].Cost() > 0 || used > 0 {
+			d.Settle(now, fl.holds[i], used)
 		}
 		if d.probe == k {
 			d.probe = nil // it ended without success: another may try
@@ -112,6 +112,15 @@ func (c *Core) settle(now time.Time, k *call, actual []int64) {
 	if k.is(freed) {
 		c.over(k)
 	}
+}
+
+// spent is what a refused call has taken of a limit that is searched for: all that
+// it held. The provider may not have counted it, but the next call is not for now.
+func (fl *flight) spent(i int) int64 {
+	if fl.refused&dimBit(i) == 0 {
+		return 0
+	}
+	return fl.holds[i].Cost()
 }
 
 // over corrects the charge once both slots and units are settled. From here on
@@ -188,7 +197,7 @@ func (c *Core) Finish(now time.Time, id ID, actual []int64) bool {
 // false, with nothing changed, if that is not so.
 func (c *Core) FinishLast(id ID, actual []int64) bool {
 	k := id.running()
-	if k == nil || k != c.lone || c.share < 1 || c.outage.refusals > 0 || c.outage.shut || k.seq%holdSample == 0 {
+	if k == nil || k != c.lone || c.searching || c.share < 1 || c.outage.refusals > 0 || c.outage.shut || k.seq%holdSample == 0 {
 		return false
 	}
 	fl, costs := k.flight, c.costs(k)
@@ -218,6 +227,7 @@ func (c *Core) FinishLast(id ID, actual []int64) bool {
 func (c *Core) land(k *call) {
 	fl := k.flight
 	k.flight = nil
+	fl.refused = 0
 	if fl.shares != nil {
 		clear(fl.shares)
 	}

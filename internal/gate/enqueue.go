@@ -26,6 +26,9 @@ func (c *Core) Enqueue(now time.Time, s Spec) (id ID, granted bool, refused Refu
 	if !s.Deadline.IsZero() {
 		k.deadline = c.later(now, s.Deadline)
 	}
+	if c.searching {
+		c.meet(now, s.Costs)
+	}
 	costs := c.costs(k)
 	for i, cost := range s.Costs {
 		costs[i] = max(cost, 0)
@@ -90,13 +93,7 @@ func (c *Core) earliest(now time.Time, ns int64, k *call) (at time.Time, dim int
 			continue
 		}
 		d := &c.dims[i]
-		if d.share < 1 { // a cut recovers meanwhile
-			d.Scale(now, d.headroom)
-		}
-		t, ok := d.Earliest(now, cost)
-		if d.share < 1 {
-			d.Scale(now, d.headroom*d.share)
-		}
+		t, ok := d.earliest(now, cost)
 		if !ok {
 			continue
 		}
@@ -108,6 +105,22 @@ func (c *Core) earliest(now time.Time, ns int64, k *call) (at time.Time, dim int
 		}
 	}
 	return at, dim
+}
+
+// earliest is the instant before which cost cannot fit even if every hold were
+// refunded and every cut were taken back now. A limit that nobody has told may be
+// any.
+func (d *dim) earliest(now time.Time, cost int64) (time.Time, bool) {
+	switch {
+	case d.search != nil:
+		return now, true
+	case d.share >= 1:
+		return d.Earliest(now, cost)
+	}
+	d.Scale(now, d.headroom) // a cut recovers meanwhile
+	t, ok := d.Earliest(now, cost)
+	d.Scale(now, d.headroom*d.share)
+	return t, ok
 }
 
 func laterOf(a, b time.Time) time.Time {

@@ -46,12 +46,18 @@ func (cl *class) use(c *Core, slots int64) {
 	cl.unused = unused
 }
 
-// SetSlots changes the number of slots. Calls in flight keep theirs.
+// SetSlots changes the number of slots, or the most that are searched for. Calls in
+// flight keep theirs.
 func (c *Core) SetSlots(n int64) {
-	c.limit = max(n, 1)
+	c.most = max(n, 1)
 	if c.cfg.Lender != nil {
-		c.cfg.Lender.SetLimit(c.time(c.last), c.limit)
+		c.cfg.Lender.SetLimit(c.time(c.last), c.most)
 	}
+	if c.cfg.SearchSlots {
+		c.setFoundSlots(min(c.found, float64(c.most)))
+		return
+	}
+	c.limit, c.quotaSlots = c.most, c.most
 	c.setShare(c.share)
 	c.newRates()
 }
@@ -122,13 +128,17 @@ func (c *Core) Demand(now time.Time, d *budget.Demand) {
 	}
 }
 
-// SetLimit changes the units per window of a Dim. A waiting call that can no
-// longer ever fit fails with the next Poll.
+// SetLimit changes the units per window of a Dim; for one that was searched for,
+// per Search.Window, and the search is over. A waiting call that can no longer ever
+// fit fails with the next Poll.
 func (c *Core) SetLimit(now time.Time, i int, limit int64) {
 	c.at(now)
 	d := &c.dims[i]
 	before := d.Max()
-	d.SetLimit(now, limit)
+	if d.search != nil {
+		c.tell(d)
+	}
+	d.SetLimit(now, d.ofLimiter(limit))
 	d.Scale(now, d.headroom*d.share)
 	c.newRates()
 	c.unfit = c.unfit || d.Max() < before

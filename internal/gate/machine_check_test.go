@@ -2,6 +2,7 @@ package gate
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -154,6 +155,13 @@ func (m *machine) check() {
 	for i, s := range m.spies {
 		m.equal("units held", s.held, held[i])
 		m.equal("level of a limit", s.Level(m.now), r.books[i].twin.Level(m.now))
+		if f := r.books[i].search; f != nil {
+			if got := c.dims[i].found(); math.Abs(got-f.limit) > 1e-9*f.limit {
+				m.t.Fatalf("limit %d was found to be %v, want %v", i, got, f.limit)
+			}
+		} else if c.dims[i].search != nil {
+			m.t.Fatalf("limit %d is searched for", i)
+		}
 	}
 	if c.lone != nil { // it is not booked yet
 		m.equal("running calls", int64(running), 1)

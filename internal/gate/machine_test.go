@@ -21,9 +21,9 @@ type machine struct {
 	now   time.Time
 	live  []pairing
 	stale []ID
+	lends *lender // nil if the slots are the Core's own
 	steps bool    // the clock may step backwards
 	mixed bool    // requests have calls in several flows
-	lends *lender // nil if the slots are the Core's own
 
 	next   time.Time
 	polled time.Time
@@ -146,6 +146,16 @@ func windowOf(limit int64) func() budget.Limiter {
 	}
 }
 
+// anyBucket is a bucket for a limit that is searched for. It holds a tenth of its
+// window's, which is a window of the provider's.
+func anyBucket() budget.Limiter {
+	b, err := budget.NewTokenBudget(budget.TokenBudgetConfig{Limit: 1 << 40, Burst: 1 << 40 / 10, Window: 100 * time.Second})
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
 // lender lends slots.
 type lender struct {
 	t          failer
@@ -171,7 +181,7 @@ func run(t failer, data []uint16, s setting) {
 		lends = &lender{t: t, lent: 3, limit: s.cfg.Slots}
 		s.cfg.Lender = lends
 	}
-	m := newMachine(t, data, s.cfg, s.limiters...)
+	m := newMachine(t, data, s.cfg, s.search, s.limiters...)
 	m.mixed, m.lends, m.ref.lends = s.mixed, lends, lends
 	for len(m.data) > 0 {
 		m.step()
@@ -189,14 +199,20 @@ func (m *machine) pick(n int) int {
 	return int(v) % n
 }
 
-func newMachine(t failer, data []uint16, cfg Config, limiters ...func() budget.Limiter) *machine {
+func newMachine(t failer, data []uint16, cfg Config, search []*Search, limiters ...func() budget.Limiter) *machine {
 	m := &machine{t: t, data: data, now: time.Unix(1_000_000, 0)}
 	var books []*book
-	for _, limiter := range limiters {
+	for i, limiter := range limiters {
 		b := &book{twin: limiter(), scale: 1}
+		d := Dim{Window: 10 * time.Second}
+		if i < len(search) && search[i] != nil {
+			d.Window, d.Search = 100*time.Second, search[i]
+			b.search = newRefSearch(search[i], b.twin, d.Window)
+		}
 		s := &spy{Limiter: limiter(), t: t, book: b, open: make(map[budget.Hold]int)}
 		books, m.spies = append(books, b), append(m.spies, s)
-		cfg.Dims = append(cfg.Dims, Dim{Limiter: s, Window: 10 * time.Second})
+		d.Limiter = s
+		cfg.Dims = append(cfg.Dims, d)
 	}
 	m.cfg = cfg
 	m.core = New(cfg)
@@ -217,6 +233,9 @@ func (m *machine) log(format string, args ...any) {
 func (m *machine) step() {
 	m.t.Helper()
 	m.tick(0)
+	if m.core.searching && m.pick(2) == 0 {
+		m.decide()
+	}
 	switch op := m.pick(48); {
 	case op < 11:
 		m.enqueue(m.spec())
@@ -284,6 +303,9 @@ var (
 // cost is sometimes nothing and sometimes more than there ever is.
 func (m *machine) cost(dim int) int64 {
 	limit := m.ref.books[dim].twin.Limit()
+	if m.ref.books[dim].search != nil {
+		limit = 60
+	}
 	most := []int64{limit / 8, limit / 3, limit, limit, limit * 3 / 2}[m.pick(5)]
 	n := int64(m.pick(int(most) + 1))
 	if !m.ref.plain() {
@@ -526,12 +548,16 @@ func (m *machine) setLimit() {
 		return // what a share was when its flow was forgotten cannot be told
 	}
 	i := m.pick(len(m.spies))
+	if m.ref.books[i].search != nil && m.pick(4) > 0 {
+		return // or no search would last
+	}
 	limit := int64(m.pick(150))
 	if m.pick(8) == 0 {
 		limit = 0
 	}
 	m.log("limit %d becomes %d", i, limit)
 	m.core.SetLimit(m.now, i, limit)
+	m.ref.books[i].search = nil
 	m.ref.newRates()
 	m.ref.unfit = true
 	m.fresh = false
@@ -544,7 +570,7 @@ func (m *machine) feedback() {
 	}
 	p := m.live[m.pick(len(m.live))]
 	i := m.pick(len(m.spies))
-	what := m.pick(10)
+	what := m.pick(13)
 	m.log("feedback %d about limit %d, call %d", what, i, p.k.seq)
 	switch what {
 	case 0:
@@ -552,7 +578,13 @@ func (m *machine) feedback() {
 		m.core.CloseBudget(m.now, i, until)
 		m.ref.closeBudget(m.now, i, until)
 	case 1:
-		m.core.Cut(m.now, p.id, i)
+		m.cut(p, i)
+	case 10, 11:
+		m.core.Crowded(m.now, p.id)
+		m.ref.crowded(p.k)
+	case 12:
+		m.ref.replicas = 1 + m.pick(4)
+		m.core.SetReplicas(m.ref.replicas)
 	case 2:
 		m.core.CutSlots(m.now, p.id)
 		m.ref.cutSlots(p.k)
@@ -575,8 +607,54 @@ func (m *machine) feedback() {
 	case 7:
 		m.core.Lower(m.now, i, int64(m.pick(100)), time.Duration(m.pick(12000))*time.Millisecond)
 	default:
-		m.core.Succeeded(m.now, p.id)
-		m.ref.succeeded(p.k)
+		m.succeeded(p)
+	}
+}
+
+// The reference hears of these first: what the Core makes of them changes a limiter's
+// scale, which the twin has in the same moment.
+
+func (m *machine) cut(p pairing, i int) {
+	want := m.ref.cut(m.now, p.k, i)
+	if got := m.core.Cut(m.now, p.id, i); got != want {
+		m.t.Fatalf("Cut answers %d, want %d", got, want)
+	}
+}
+
+func (m *machine) succeeded(p pairing) {
+	m.ref.succeeded(m.now, p.k)
+	m.core.Succeeded(m.now, p.id)
+}
+
+// decide lets the provider decide about a call in flight, for a while mostly so and
+// for a while mostly so: limits that are searched for move only then.
+func (m *machine) decide() {
+	if len(m.live) == 0 || len(m.spies) == 0 {
+		return
+	}
+	p := m.live[m.pick(len(m.live))]
+	if p.k.state != refRunning {
+		return
+	}
+	m.fresh = false
+	m.tick([]time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 11 * time.Second}[m.pick(4)])
+	if full := m.now.Unix()/40%2 == 0; full == (m.pick(8) > 0) {
+		i := m.pick(len(m.spies))
+		m.log("call %d is refused for limit %d", p.k.seq, i)
+		m.cut(p, i)
+		if m.pick(2) == 0 {
+			m.core.Crowded(m.now, p.id)
+			m.ref.crowded(p.k)
+		}
+		m.same("Requeue", m.core.Requeue(m.now, p.id, nil, m.now), m.ref.requeue(m.now, p.k, nil, m.now))
+		return
+	}
+	m.log("call %d is served", p.k.seq)
+	m.succeeded(p)
+	if m.pick(3) > 0 {
+		m.core.Complete(m.now, p.id, nil)
+		m.ref.freeSlot(p.k)
+		m.ref.settle(m.now, p.k, nil)
 	}
 }
 

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate/budget"
 	"pgregory.net/rapid"
@@ -14,6 +15,7 @@ type setting struct {
 	limiters []func() budget.Limiter
 	mixed    bool // requests have calls in several flows
 	borrowed bool // the slots are lent
+	search   []*Search
 }
 
 var settings = []setting{
@@ -44,6 +46,11 @@ var settings = []setting{
 		limiters: []func() budget.Limiter{windowOf(50), bucketOf(70, 20), bucketOf(40, 90)}},
 	{name: "borrowed slots", cfg: Config{Slots: 7, Classes: []Class{{Weight: 1, MinSlots: 2}, {Weight: 2, MaxSlots: 5}}},
 		limiters: []func() budget.Limiter{bucketOf(90, 60)}, borrowed: true},
+	{name: "an unknown limit", cfg: Config{Slots: 8, Classes: []Class{{Weight: 1}}},
+		limiters: []func() budget.Limiter{anyBucket, bucketOf(200, 200)}, search: []*Search{{Window: 10 * time.Second}}},
+	{name: "unknown limits and slots", cfg: Config{Slots: 30, SearchSlots: true, Classes: []Class{{Weight: 1, MinSlots: 2}, {Weight: 3}}},
+		limiters: []func() budget.Limiter{windowOf(150), anyBucket, anyBucket},
+		search:   []*Search{nil, {Window: 10 * time.Second, Start: 80, Least: 60}, {Window: time.Second, Least: 20}}},
 }
 
 // Whatever happens, in whatever order: slots and units add up, nothing starts

@@ -15,6 +15,8 @@ type book struct {
 	shut  bool
 	until int64
 	probe *refCall
+
+	search *refSearch // nil if the limit is known
 }
 
 // enqueue is what Enqueue must answer.
@@ -25,6 +27,7 @@ func (r *reference) enqueue(now time.Time, s Spec) (k *refCall, granted bool, er
 		s.Class, s.Flow, s.FlowWeight = 0, "", 0
 	}
 	s.Costs = slices.Clone(s.Costs)
+	r.meet(s.Costs)
 	k = &refCall{seq: r.seq, spec: s, deadline: never}
 	if !s.Deadline.IsZero() {
 		k.deadline = m + int64(s.Deadline.Sub(now))
@@ -78,11 +81,13 @@ func (r *reference) earliest(now time.Time, k *refCall) time.Time {
 	at := now
 	for _, i := range r.dimsOf(k) {
 		b := r.books[i]
-		b.twin.Scale(now, 1)
-		if t, ok := b.twin.Earliest(now, k.spec.Costs[i]); ok && t.After(at) {
-			at = t
+		if b.search == nil {
+			b.twin.Scale(now, 1)
+			if t, ok := b.twin.Earliest(now, k.spec.Costs[i]); ok && t.After(at) {
+				at = t
+			}
+			b.twin.Scale(now, b.scale)
 		}
-		b.twin.Scale(now, b.scale)
 		if reopens := now.Add(time.Duration(b.until - r.clock.last)); b.shut && reopens.After(at) {
 			at = reopens
 		}
@@ -184,7 +189,7 @@ func (k *refCall) ceilings() []*refCeiling {
 
 func (r *reference) start(now time.Time, k *refCall) {
 	k.state, k.claims, k.started = refRunning, nil, r.clock.last
-	k.freed, k.settled, k.answered = false, false, false
+	k.freed, k.settled, k.answered, k.refused = false, false, false, nil
 	k.perUnit, k.perSlot = r.perUnit, r.perSlot
 	if r.shut {
 		r.prober = k
@@ -244,7 +249,11 @@ func (r *reference) settle(now time.Time, k *refCall, actual []int64) bool {
 		r.prober = nil
 	}
 	for i, b := range r.books {
-		b.twin.Settle(now, k.holds[i], actual[i])
+		used := actual[i]
+		if k.refused != nil && k.refused[i] {
+			used = max(used, k.holds[i].Cost())
+		}
+		b.twin.Settle(now, k.holds[i], used)
 		if b.probe == k {
 			b.probe = nil
 		}
@@ -270,6 +279,7 @@ func (r *reference) revise(now time.Time, k *refCall, costs []int64) bool {
 	if !k.waiting() && (k.state != refRunning || k.settled) {
 		return false
 	}
+	old := slices.Clone(k.spec.Costs)
 	for _, i := range r.dimsOf(k) {
 		n := max(costs[i], 1)
 		if most := max(k.spec.Costs[i], r.books[i].twin.Max()); k.waiting() && n > most {
@@ -282,6 +292,9 @@ func (r *reference) revise(now time.Time, k *refCall, costs []int64) bool {
 	}
 	for _, i := range r.dimsOf(k) {
 		n := k.spec.Costs[i]
+		if old[i] > 0 && costs[i]-old[i] > old[i]/4 {
+			r.explain(i, k)
+		}
 		k.holds[i] = r.books[i].twin.(reviser).Revise(now, k.holds[i], n)
 		for j, c := range k.ceilings() {
 			if c.shares != nil {

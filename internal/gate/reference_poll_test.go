@@ -203,19 +203,27 @@ func (r *reference) closeBudget(now time.Time, i int, until time.Time) {
 	b.until = max(b.until, at)
 }
 
-func (r *reference) succeeded(k *refCall) {
+func (r *reference) succeeded(now time.Time, k *refCall) {
 	if k.state != refRunning || k.answered {
 		return
 	}
-	for _, b := range r.books {
+	r.clock.at(now)
+	for i, b := range r.books {
 		if b.probe == k {
 			b.shut, b.probe = false, nil
+			if b.search != nil {
+				b.dry(now, k.holds[i], 0)
+			}
+		}
+		if n := k.spec.Costs[i]; b.search != nil && n > 0 {
+			r.grow(i, n)
 		}
 	}
 	slow := r.share >= r.regain && !r.shut
 	if r.answer(k); slow && r.share < 1 {
 		r.share = min(1, r.share+1/(float64(r.limit())*float64(r.slots)))
 	}
+	r.growSlots(k)
 }
 
 func (r *reference) cutSlots(k *refCall) {
@@ -280,6 +288,11 @@ func (r *reference) pause(now, until time.Time) {
 }
 
 func (r *reference) setSlots(n int64) {
+	if f := r.finds; f != nil {
+		f.most = n
+		r.setFoundSlots(min(f.found, float64(n)))
+		return
+	}
 	r.slots = n
 	r.newRates()
 }

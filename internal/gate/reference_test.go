@@ -32,7 +32,11 @@ type reference struct {
 	perUnit []float64
 	perSlot float64
 	unfit   bool
-	lends   *lender // or nil
+
+	finds    *refSlots // or nil
+	replicas int
+
+	lends *lender // or nil
 
 	shut      bool // the provider is down
 	shutUntil int64
@@ -100,6 +104,7 @@ type refCall struct {
 	freed, settled, answered bool
 	stays                    bool // between two attempts
 	holds                    []budget.Hold
+	refused                  []bool // per Dim that is searched for; nil is none
 	shareHolds               [2][]budget.Hold
 	perUnit                  []float64
 	perSlot                  float64
@@ -113,7 +118,11 @@ func (k *refCall) waiting() bool { return k.state == refQueued || k.state == ref
 func newReference(cfg Config, books []*book) *reference {
 	r := &reference{
 		cfg: cfg, books: books, flows: make(map[refKey]*refFlow), shares: make(map[string]*refCeiling),
-		slots: cfg.Slots, share: 1, cutAt: -1, hold: 1e9,
+		slots: cfg.Slots, share: 1, cutAt: -1, hold: 1e9, replicas: 1,
+	}
+	if cfg.SearchSlots {
+		r.slots = min(cfg.Slots, 10)
+		r.finds = &refSlots{most: cfg.Slots, found: float64(r.slots), quick: true, cutAt: -1, order: r.slots}
 	}
 	for _, cl := range cfg.Classes {
 		if cfg.FIFO {
@@ -127,8 +136,18 @@ func newReference(cfg Config, books []*book) *reference {
 
 func (r *reference) newRates() {
 	r.perSlot, r.perUnit = 1/float64(r.slots), nil
+	if r.finds != nil {
+		r.perSlot = 1 / float64(r.finds.order)
+	}
 	for i, b := range r.books {
-		r.perUnit = append(r.perUnit, float64(r.cfg.Dims[i].Window)/math.Max(1, float64(b.twin.Limit())))
+		d := r.cfg.Dims[i]
+		units, window := float64(b.twin.Limit()), d.Window
+		if s := d.Search; b.search != nil {
+			units, window = b.search.order, s.Window
+		} else if s != nil { // it was told
+			units, window = units*(float64(s.Window)/float64(d.Window)), s.Window
+		}
+		r.perUnit = append(r.perUnit, float64(window)/math.Max(1, units))
 	}
 }
 

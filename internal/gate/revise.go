@@ -66,7 +66,7 @@ func (c *Core) reviseRunning(now time.Time, k *call, costs []int64) {
 			continue
 		}
 		if over := cost - mine[i]; over > mine[i]/4 {
-			c.explained(now, &c.dims[i], fl)
+			c.explained(now, i, fl)
 		}
 		mine[i] = max(cost, 1)
 		fl.holds[i] = c.dims[i].revised(now, fl.holds[i], mine[i])

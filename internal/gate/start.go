@@ -25,6 +25,9 @@ func (c *Core) Start(now time.Time, class int, flow string, slots int32, costs [
 	if ns >= c.rescale || !c.slotsFit(now, cl, slots) || !cl.underCap(slots) {
 		return ID{}, false
 	}
+	if c.searching {
+		c.meet(now, costs)
+	}
 	fl := c.newFlight()
 	need, ok := c.takeAll(now, fl.holds, costs)
 	if !ok {

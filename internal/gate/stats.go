@@ -8,7 +8,7 @@ import (
 // Stats is a snapshot of a Core.
 type Stats struct {
 	Slots     int64 // limit in force
-	SlotLimit int64 // limit as configured
+	SlotLimit int64 // limit as configured or found
 	InUse     int64
 	Running   int
 	Waiting   int
@@ -27,7 +27,7 @@ type ClassStats struct {
 
 // DimStats is a snapshot of a limit.
 type DimStats struct {
-	Limit  int64 // units per window, as configured
+	Limit  int64 // units per window, as configured or found
 	Share  float64
 	Level  int64 // units that could be taken now; negative in debt
 	Queued int64 // units that waiting calls ask for
@@ -57,6 +57,12 @@ func (c *Core) Stats(now time.Time) Stats {
 		s.Dims[i] = DimStats{
 			Limit: d.Limit(), Share: d.share, Level: d.Level(now), Queued: d.queued,
 			Closed: time.Duration(d.total),
+		}
+		if d.search != nil && d.search.quota > 0 {
+			s.Dims[i].Limit, s.Dims[i].Share = int64(math.Round(d.found())), 1
+		} else if d.search != nil || d.span != d.window {
+			units, _ := d.quotaOf()
+			s.Dims[i].Limit = int64(math.Round(units))
 		}
 		if d.closed(ns) {
 			s.Dims[i].Until = c.time(d.until)
