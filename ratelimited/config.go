@@ -2,6 +2,7 @@ package ratelimited
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -77,6 +78,11 @@ type Config struct {
 	// Classes of traffic; the first is the default class. Defaults to
 	// DefaultClasses.
 	Classes []Class
+	// FindSlots tells that nobody knows how many calls the provider takes at a time:
+	// the number is found, at most Slots. It grows while at least half of it is in
+	// use, and loses a tenth when the provider refuses a call for want of a place (see
+	// retry.Concurrency), or for a reason that no dimension of the profile stands for.
+	FindSlots bool
 	// Flow makes the flow key of a call whose context has none set by WithFlow.
 	// Defaults to the UserID that an agent framework's context answers to, if
 	// there is one; otherwise all calls share one flow.
@@ -117,6 +123,11 @@ type Config struct {
 	Profile Profile
 	// Registerer for the Prometheus metrics. Defaults to none.
 	Registerer prometheus.Registerer
+	// Replicas is the number of programs that share the provider's quota without
+	// sharing their counts (see Share for those that do). All of them together must be
+	// able to cut to less than the provider gives, so the floors of cuts are divided
+	// by it. Defaults to 1. Gate.SetReplicas changes it.
+	Replicas int
 	// Retry says what an error means and how long to wait before a call is
 	// tried again. The zero value has the defaults of package retry.
 	Retry retry.Policy
@@ -174,6 +185,10 @@ func (c Config) validate() error {
 	switch {
 	case c.Slots < 1 || c.Slots > maxSlots:
 		return fmt.Errorf("ratelimited: Config.Slots is %d, must lie between 1 and %d", c.Slots, maxSlots)
+	case c.Replicas < 0:
+		return fmt.Errorf("ratelimited: Config.Replicas is %d, must not be negative", c.Replicas)
+	case c.FindSlots && !isNilValue(c.Share):
+		return errors.New("ratelimited: Config.FindSlots is true, and Config.Share is set: replicas that share their slots must know how many there are")
 	case c.AgentLabels < 0:
 		return fmt.Errorf("ratelimited: Config.AgentLabels is %d, must not be negative", c.AgentLabels)
 	case !(c.Headroom > 0 && c.Headroom <= 1):
@@ -210,6 +225,9 @@ func (c Config) validate() error {
 		}
 		if seen[d.Name] {
 			return fmt.Errorf("ratelimited: Profile.Dimensions[%d].Name is %q, which is taken", i, d.Name)
+		}
+		if d.Limit == Unknown && !isNilValue(c.Share) {
+			return fmt.Errorf("ratelimited: Profile.Dimensions[%d].Limit is Unknown (dimension %q), and Config.Share is set: a quota that is shared must be known", i, d.Name)
 		}
 		seen[d.Name] = true
 	}
@@ -261,6 +279,7 @@ func (c Config) core() (core *gate.Core, owner []int, shared budget.Shared, err 
 		FIFO: c.Order == FIFO, MaxWaiting: c.MaxWaiting, Slots: c.Slots,
 		FlowSlots: c.PerFlow.Slots, FlowShare: c.PerFlow.Share,
 		RequestSlots: c.PerRequest.Slots, RequestShare: c.PerRequest.Share,
+		Replicas: c.Replicas, SearchSlots: c.FindSlots,
 	}
 	for _, cl := range c.Classes {
 		cfg.Classes = append(cfg.Classes, gate.Class{Weight: cl.Weight, MaxSlots: cl.MaxSlots, MinSlots: cl.MinSlots})
@@ -271,7 +290,12 @@ func (c Config) core() (core *gate.Core, owner []int, shared budget.Shared, err 
 			return nil, nil, nil, fmt.Errorf("ratelimited: Profile.Dimensions[%d] (dimension %q): %w", i, d.Name, err)
 		}
 		for j, l := range list {
-			cfg.Dims = append(cfg.Dims, gate.Dim{Limiter: l, Window: d.window(), Headroom: c.Headroom * part[j]})
+			dim := gate.Dim{Limiter: l, Window: d.window(), Headroom: c.Headroom * part[j]}
+			if d.Limit == Unknown {
+				dim.Window = unknownWindows * d.window()
+				dim.Search = &gate.Search{Window: d.window(), Start: d.Start, Least: d.Least}
+			}
+			cfg.Dims = append(cfg.Dims, dim)
 			owner = append(owner, i)
 		}
 	}

@@ -71,8 +71,20 @@ func (g *Gate) MaxWait() (time.Duration, bool) {
 	return *g.cfg.MaxWait, true
 }
 
-// SetSlots changes the number of slots while the gate works. Calls in flight
-// keep theirs. It returns an error if n is not between 1 and 2³¹−1.
+// SetReplicas changes Config.Replicas while the gate works. It returns an error if
+// n is less than 1.
+func (g *Gate) SetReplicas(n int) error {
+	if n < 1 {
+		return fmt.Errorf("ratelimited: SetReplicas: n is %d, must be at least 1", n)
+	}
+	g.lock()
+	defer g.unlock()
+	g.core.SetReplicas(n)
+	return nil
+}
+
+// SetSlots changes the number of slots while the gate works, or with
+// Config.FindSlots the most that are looked for. Calls in flight keep theirs. It returns an error if n is not between 1 and 2³¹−1.
 func (g *Gate) SetSlots(n int64) error {
 	if n < 1 || n > maxSlots {
 		return fmt.Errorf("ratelimited: SetSlots: n is %d, must lie between 1 and %d", n, maxSlots)
@@ -86,7 +98,8 @@ func (g *Gate) SetSlots(n int64) error {
 }
 
 // SetLimit changes the published limit of a dimension of the profile while the
-// gate works, in units per window; the headroom applies to it. A waiting call
+// gate works, in units per window; the headroom applies to it. Where the limit was
+// Unknown the search is over. A waiting call
 // that can no longer ever fit fails with a [NeverFitsError]. It returns an error
 // for a name that the profile does not have and for a negative limit.
 func (g *Gate) SetLimit(dimension string, limit int64) error {

@@ -237,7 +237,7 @@ func newLevels(m *metrics, constant prometheus.Labels) *levels {
 		running: desc("running_calls", "Calls in flight."),
 		paused:  desc("paused", "1 while no call may start because the provider is down."),
 		level:   desc("budget_level", "Units that could be taken now; negative while an overrun is repaid.", "dimension"),
-		limit:   desc("budget_limit", "Units per window as published.", "dimension"),
+		limit:   desc("budget_limit", "Units per window as published or found.", "dimension"),
 		share:   desc("budget_share", "Part of the limit in force after cuts.", "dimension"),
 		closed:  desc("budget_closed_seconds_total", "Time for which a hint of the provider closed the budget.", "dimension"),
 	}

@@ -279,18 +279,21 @@ func (p Permit) refused(v retry.Verdict, r refusal) (paused bool) {
 	}
 	switch v.Class {
 	case retry.Throttled:
-		for _, i := range g.hit(v) {
-			if v.HasHint && v.Hint > 0 {
+		hit, hinted := g.hit(v), v.HasHint && v.Hint > 0
+		for _, i := range hit {
+			if hinted {
 				g.core.CloseBudget(now, i, now.Add(g.closeFor(v.Hint)))
 				named := g.cfg.Profile.Dimensions[g.owner[i]].Resource&v.Resources != 0
 				if named && !r.begun && g.count[i].atAdmission() {
 					g.core.Emptied(now, p.id, i)
 				}
 			}
-			g.core.Cut(now, p.id, i)
+			if row := g.core.Cut(now, p.id, i); row > 0 && !hinted {
+				g.core.CloseBudget(now, i, now.Add(g.cfg.Retry.Backoff(min(row, mostPause))))
+			}
 		}
-		if v.Resources&retry.Concurrency != 0 {
-			g.core.CutSlots(now, p.id)
+		if v.Resources&retry.Concurrency != 0 || len(hit) == 0 && g.cfg.FindSlots {
+			g.core.Crowded(now, p.id)
 		}
 	case retry.QuotaExhausted:
 		if !v.PerDay {

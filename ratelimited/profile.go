@@ -2,6 +2,7 @@ package ratelimited
 
 import (
 	"fmt"
+	"math"
 	"time"
 	"unicode/utf8"
 
@@ -58,7 +59,13 @@ type Dimension struct {
 	// call stays counted so until its end, which may raise it to Settle of what was
 	// used.
 	KeepsLimit bool
-	// Limit is the number of units per Window, as the provider publishes it.
+	// Least is the number of units per Window that the provider is known to give to
+	// all programs that share an Unknown limit: no cut takes it lower, nor that of one
+	// of several replicas lower than its part of it (see Config.Replicas). 0 if nothing
+	// is known. Only for a limit that is Unknown.
+	Least int64
+	// Limit is the number of units per Window, as the provider publishes it; or
+	// Unknown.
 	Limit int64
 	// Name of the dimension, for errors, metrics and SetLimit: "requests",
 	// "input_tokens", …
@@ -67,11 +74,31 @@ type Dimension struct {
 	Resource retry.Resource
 	// Settle is what the call took, from its actual usage. Defaults to Count.
 	Settle func(actual usage.Usage) int64
-	// Shape of the provider's window. Defaults to Sliding.
+	// Shape of the provider's window. Defaults to Sliding. It does not matter where
+	// Limit is Unknown: calls then come at an even rate, which suits every window.
 	Shape Window
+	// Start is the number of units per Window with which the search for an Unknown
+	// limit begins. Defaults to ten calls of the size of the first one.
+	Start int64
 	// Window of the limit. Defaults to a minute.
 	Window time.Duration
 }
+
+// Unknown is the Limit of a [Dimension] that nobody has told. The gate then finds it:
+// the limit grows while it is used and nothing is refused, and is cut where something
+// is. One program finds 99 % of a quota of ten calls a second at fewer than one
+// refused call in a hundred, ten that do not know of each other as much together at
+// one in a hundred; bench/adaptive measures it, beside others. A refusal costs a
+// retry, so a limit that is known should be told. [Gate.SetLimit] tells it later.
+const Unknown int64 = math.MinInt64
+
+// A limit that is searched for is counted in unknownWindows windows of the provider, so
+// that less than a call per window can be found, too; unknownMost units per window are
+// the most that are looked for.
+const (
+	unknownWindows = 60
+	unknownMost    = 1 << 40
+)
 
 func (d Dimension) validate(i int) error {
 	field := fmt.Sprintf("Profile.Dimensions[%d]", i)
@@ -82,7 +109,17 @@ func (d Dimension) validate(i int) error {
 		return fmt.Errorf("ratelimited: %s.Name is %q, must be valid UTF-8", field, d.Name)
 	case d.Count == nil:
 		return fmt.Errorf("ratelimited: %s.Count is nil (dimension %q)", field, d.Name)
-	case d.Limit < 0:
+	case d.Limit != Unknown && (d.Start != 0 || d.Least != 0):
+		return fmt.Errorf("ratelimited: %s.Start is %d and Least %d (dimension %q), must be 0 where Limit is not Unknown", field, d.Start, d.Least, d.Name)
+	case d.Start < 0:
+		return fmt.Errorf("ratelimited: %s.Start is %d (dimension %q), must not be negative", field, d.Start, d.Name)
+	case d.Least < 0:
+		return fmt.Errorf("ratelimited: %s.Least is %d (dimension %q), must not be negative", field, d.Least, d.Name)
+	case d.Limit == Unknown && d.Burst != 0:
+		return fmt.Errorf("ratelimited: %s.Burst is %v (dimension %q), must be 0 where Limit is Unknown", field, d.Burst, d.Name)
+	case d.Limit == Unknown && d.window() > maxClosed:
+		return fmt.Errorf("ratelimited: %s.Window is %v (dimension %q), must be at most %v where Limit is Unknown", field, d.Window, d.Name, time.Duration(maxClosed))
+	case d.Limit != Unknown && d.Limit < 0:
 		return fmt.Errorf("ratelimited: %s.Limit is %d (dimension %q), must not be negative", field, d.Limit, d.Name)
 	case d.Window < 0:
 		return fmt.Errorf("ratelimited: %s.Window is %v (dimension %q), must not be negative", field, d.Window, d.Name)
@@ -117,6 +154,12 @@ func (d Dimension) pace() int64 {
 // limiters are what mirrors the dimension: its window and, where the limit is
 // checked in bursts, a bucket that paces. Of the rate of each, part is used.
 func (d Dimension) limiters() (list []budget.Limiter, part []float64, err error) {
+	if d.Limit == Unknown {
+		b, err := budget.NewTokenBudget(budget.TokenBudgetConfig{
+			Limit: unknownWindows * unknownMost, Burst: unknownMost, Window: unknownWindows * d.window(),
+		})
+		return []budget.Limiter{b}, []float64{1}, err
+	}
 	if d.Shape == Bucket {
 		b, err := budget.NewTokenBudget(budget.TokenBudgetConfig{Limit: d.Limit, Window: d.window()})
 		if err != nil {

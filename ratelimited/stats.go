@@ -6,7 +6,7 @@ import "time"
 type Stats struct {
 	// Slots in force; below SlotLimit while the provider is overloaded.
 	Slots int64
-	// SlotLimit is the number of slots as configured.
+	// SlotLimit is the number of slots as configured, or as found so far.
 	SlotLimit int64
 	// SlotsInUse are held by calls in flight.
 	SlotsInUse int64
@@ -46,7 +46,8 @@ type DimensionStats struct {
 	// Level is the number of units that could be taken now, headroom
 	// deducted; negative while an overrun is being repaid.
 	Level int64
-	// Limit is the number of units per window, as published.
+	// Limit is the number of units per window, as published, or as found so far where
+	// that is Unknown; 0 before the first call.
 	Limit int64
 	// Queued are the units that calls in line ask for.
 	Queued int64
