@@ -13,5 +13,5 @@
 // everything. Failsafe-go reads the clock, and so plays in a bubble of package
 // virtual.
 //
-// [Rows] are the settings of the issue that this answers, and [Print] their table.
+// [Rows] plays the settings of the table that bench/adaptive prints.
 package adaptive

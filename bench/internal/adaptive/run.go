@@ -33,7 +33,7 @@ type call struct {
 // Run plays a setting. The error names what is wrong with it.
 func Run(s Setting) (Result, error) {
 	s = s.withDefaults()
-	if err := s.validate(); err != nil {
+	if err := s.Validate(); err != nil {
 		return Result{}, err
 	}
 	if s.Policy != Failsafe {

@@ -92,7 +92,9 @@ func (s Setting) withDefaults() Setting {
 	return s
 }
 
-func (s Setting) validate() error {
+// Validate returns an error that names the field that is wrong, and its value.
+func (s Setting) Validate() error {
+	s = s.withDefaults()
 	switch {
 	case s.Policy != Headgate && s.Policy != Failsafe && s.Policy != AWS:
 		return fmt.Errorf("adaptive: Setting.Policy is %q, want one of %v", s.Policy, Policies())
