@@ -94,6 +94,7 @@ type Ledger struct {
 	exact  exactTrees
 	begun  time.Time    // instants of the monotonic clock count from here
 	ahead  atomic.Int64 // how far the server's clock is ahead of that, in microseconds, at least
+	masters
 
 	// Tests only: what is added to the store's clock, in microseconds, or a clock in
 	// its place.
@@ -182,6 +183,7 @@ func (l *Ledger) run(ctx context.Context, s *script, tree string, ask func(*enco
 
 // failed is the error of a script that did not run: that of ctx if it has ended.
 func (l *Ledger) failed(ctx context.Context, name string, err error) error {
+	l.lost(l.cfg.Client, err, time.Since(l.begun))
 	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
 		return context.DeadlineExceeded // a connection's deadline comes a moment before
 	}
