@@ -135,13 +135,14 @@ func (b *books) acknowledged() (least, most sums) {
 	return least, most
 }
 
-// since is what was acknowledged from an instant on.
-func (b *books) since(at time.Time) sums {
+// between is what was acknowledged from one instant to another.
+func (b *books) between(from, to time.Time) sums {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := sums{}
 	for _, c := range b.calls {
-		all.charge(c, c.took && c.tookAt.After(at), c.settled && c.ended.After(at))
+		in := func(at time.Time) bool { return at.After(from) && at.Before(to) }
+		all.charge(c, c.took && in(c.tookAt), c.settled && in(c.ended))
 	}
 	return all
 }
@@ -151,10 +152,9 @@ func (b *books) since(at time.Time) sums {
 // acknowledged says that twice. It is asked of denied ones, too, as a request that was overtaken by its
 // own repetition may be granted after that was denied.
 //
-// recorded are the settlements that are in journals, of which the others never reached the
-// ledger; nil is where there are none. lossy is true if the ledger may have lost what it has
-// acknowledged.
-func (b *books) resolve(t *testing.T, ledger quota.Ledger, recorded map[string]bool, lossy bool) (doubtful int) {
+// recorded are the settlements that are in journals, of which the ledger was told by those by now,
+// and of no others; nil is where there are no journals.
+func (b *books) resolve(t *testing.T, ledger quota.Ledger, recorded map[string]bool) (doubtful int) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -189,7 +189,7 @@ func (b *books) resolve(t *testing.T, ledger quota.Ledger, recorded map[string]b
 				return err
 			}
 		case c.settles && !c.settled:
-			asked <- func() error { in(1); return c.settleAgain(ledger, id, recorded, lossy) }
+			asked <- func() error { in(1); return c.settleAgain(ledger, id, recorded) }
 		}
 	}
 	close(asked)
@@ -198,7 +198,7 @@ func (b *books) resolve(t *testing.T, ledger quota.Ledger, recorded map[string]b
 }
 
 // settleAgain finds out whether a call was settled whose caller was not told.
-func (c *call) settleAgain(ledger quota.Ledger, id string, recorded map[string]bool, lossy bool) error {
+func (c *call) settleAgain(ledger quota.Ledger, id string, recorded map[string]bool) error {
 	if recorded != nil && !recorded[id] {
 		c.settles = false
 		return nil
@@ -212,8 +212,6 @@ func (c *call) settleAgain(ledger quota.Ledger, id string, recorded map[string]b
 		return fmt.Errorf("%s is recorded in a journal, and the ledger was not told", id)
 	case err == nil:
 		c.settled, c.ended, c.late = true, time.Now(), res.Late
-	case lossy && errors.Is(err, quota.ErrUnknownReservation):
-		c.settles = false
 	default:
 		return fmt.Errorf("settle %s, which was reserved: %w", id, err)
 	}

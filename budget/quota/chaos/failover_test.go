@@ -118,6 +118,7 @@ func (w *programs) failOver(cluster *servers.RedisCluster, tree string, lags boo
 	master.Kill()
 	killed := time.Now()
 	cluster.AwaitFailover(slotOf(tree), master)
+	w.goesOn(tree)
 	time.Sleep(between(w.chance, 200*time.Millisecond, 600*time.Millisecond))
 	stop()
 	w.books.complaints(w.T)
@@ -168,6 +169,28 @@ func (w *programs) failOver(cluster *servers.RedisCluster, tree string, lags boo
 
 	master.Restart()
 	cluster.AwaitWhole()
+}
+
+// goesOnWithin is how long after a failover a program may not know of it: about two seconds, and
+// more on a machine with much else to do.
+const goesOnWithin = 10 * time.Second
+
+// goesOn waits until the programs have found the new master of a tree.
+func (w *programs) goesOn(tree string) {
+	w.Helper()
+	for begun := time.Now(); ; time.Sleep(pause) {
+		var errs []error
+		for _, l := range w.all {
+			_, err := l.Status(w.Context(), tree, callsOf(team))
+			errs = append(errs, err)
+		}
+		switch err := errors.Join(errs...); {
+		case err == nil:
+			return
+		case time.Since(begun) > goesOnWithin:
+			w.Fatalf("%v after the failover: %v", time.Since(begun).Round(time.Millisecond), err)
+		}
+	}
 }
 
 // replicated returns an instant of which the replica of a master has everything. If it

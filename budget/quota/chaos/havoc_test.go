@@ -87,6 +87,14 @@ func newStack(t *testing.T, at, direct storeAt, journaled bool) *stack {
 // journalOf is the directory of a caller's journal.
 func (s *stack) journalOf(n int) string { return filepath.Join(s.dir, "journal-"+strconv.Itoa(n)) }
 
+// journals are those of all callers.
+func (s *stack) journals() (dirs []string) {
+	for n := range s.callers {
+		dirs = append(dirs, s.journalOf(n))
+	}
+	return dirs
+}
+
 // start begins a caller. Its clock and its zone are others than those of the rest.
 func (p *process) start() {
 	p.s.Helper()
@@ -245,7 +253,7 @@ func (s *stack) settle(quiet func()) {
 	s.watched.Wait()
 	elapsed := time.Since(s.begun)
 	s.books.complaints(s.T)
-	s.lapse()
+	lapse(s.T, s.ledger, trees)
 	var recorded map[string]bool
 	if s.journaled {
 		recorded = s.tellAgain()
@@ -253,13 +261,13 @@ func (s *stack) settle(quiet func()) {
 	least, most := s.books.acknowledged()
 	have := s.books.standing(s.T, s.ledger)
 	have.within(s.T, "after havoc", least, most)
-	doubtful := s.books.resolve(s.T, s.ledger, recorded, false)
+	doubtful := s.books.resolve(s.T, s.ledger, recorded)
 	least, most = s.books.acknowledged()
 	have = s.books.standing(s.T, s.ledger)
 	have.within(s.T, "when all calls have ended", least, most)
 	s.books.bounds(s.T, elapsed)
 	if s.journaled {
-		s.audit(have)
+		s.books.audit(s.T, have, s.journals())
 	}
 	all, denied, settled, late := s.books.count()
 	s.Logf("%d calls, %d denied, %d settled, %d of them late, %d that nobody was told of", all, denied, settled, late, doubtful)
@@ -268,20 +276,20 @@ func (s *stack) settle(quiet func()) {
 	}
 }
 
-// lapse waits until nothing is held any more, which is when the TTL of all holds is over.
-func (s *stack) lapse() {
-	s.Helper()
-	dead := time.Now()
-	for {
+// lapse waits until nothing is held any more, which is when the TTL of all holds is over. All
+// callers are gone.
+func lapse(t *testing.T, ledger quota.Ledger, trees []string) {
+	t.Helper()
+	for dead := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		held := ""
 		for _, tree := range trees {
 			var entries []quota.Entry
 			for _, user := range users {
-				entries = append(entries, totalOf(user), minuteOf(user, time.Now()), minuteOf(user, time.Now().Add(-time.Minute)), leaseOf(user))
+				entries = append(entries, totalOf(user), minuteOf(user, time.Now()), leaseOf(user))
 			}
-			for _, e := range entries {
-				if st := statusOf(s.T, s.ledger, tree, []quota.Entry{e})[0]; st.Reserved != 0 {
-					held += fmt.Sprintf(" %d %v of %s in %s", st.Reserved, e.Unit, e.Key, tree)
+			for _, st := range statusOf(t, ledger, tree, entries) {
+				if st.Reserved != 0 {
+					held += fmt.Sprintf(" %d %v of %s in %s", st.Reserved, st.Counter.Unit, st.Counter.Key, tree)
 				}
 			}
 		}
@@ -289,8 +297,7 @@ func (s *stack) lapse() {
 			return
 		}
 		if time.Since(dead) > ttl+lapseMargin {
-			s.Fatalf("%v after all callers are gone, whose holds live for %v, there is still held:%s", time.Since(dead).Round(time.Millisecond), ttl, held)
+			t.Fatalf("%v after all callers are gone, whose holds live for %v, there is still held:%s", time.Since(dead).Round(time.Millisecond), ttl, held)
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }

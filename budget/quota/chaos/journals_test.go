@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-go/headgate/budget/quota"
 	"github.com/headgate-go/headgate/budget/quota/journal"
 )
 
@@ -82,26 +81,13 @@ func chargesOf(t *testing.T, dirs ...string) sums {
 // audit compares counters with the journals of all callers, which say what everything was spent for.
 // Of what was counted when a reservation was made, a journal may lack what its caller did not live to
 // hear of.
-func (s *stack) audit(have sums) {
-	s.Helper()
-	var dirs []string
-	for n := range s.callers {
-		dirs = append(dirs, s.journalOf(n))
+func (b *books) audit(t *testing.T, have sums, journals []string) {
+	t.Helper()
+	least := sums{}
+	b.mu.Lock()
+	for _, c := range b.calls {
+		least.charge(c, c.took && !c.unheard, c.settled)
 	}
-	told, _ := s.books.acknowledged()
-	s.books.mu.Lock()
-	heard := sums{}
-	for _, c := range s.books.calls {
-		if c.took && !c.unheard {
-			heard.charge(c, true, false)
-		}
-	}
-	s.books.mu.Unlock()
-	least := maps.Clone(told)
-	for p := range least {
-		if p.Unit == quota.Calls {
-			least[p] = heard[p]
-		}
-	}
-	chargesOf(s.T, dirs...).within(s.T, "in the journals", least, have)
+	b.mu.Unlock()
+	chargesOf(t, journals...).within(t, "in the journals", least, have)
 }
