@@ -18,8 +18,9 @@ import (
 type books struct {
 	mu sync.Mutex
 	// mu guards all that follows.
-	calls map[string]*call
-	wrong []string
+	calls  map[string]*call
+	wrong  []string
+	failed map[string]int // how often an operation got no answer, by why
 }
 
 // call is one call as far as its caller has told.
@@ -42,7 +43,7 @@ type call struct {
 	releases bool
 }
 
-func newBooks() *books { return &books{calls: map[string]*call{}} }
+func newBooks() *books { return &books{calls: map[string]*call{}, failed: map[string]int{}} }
 
 // note notes a line of a caller.
 func (b *books) note(line string) {
@@ -84,6 +85,9 @@ func (b *books) note(line string) {
 	case "releases":
 		c.releases = true
 	case "released":
+	case "failed":
+		_, why, _ := strings.Cut(rest, ": ")
+		b.failed[why]++
 	case "late", "wrong:":
 		b.wrong = append(b.wrong, line)
 	}
@@ -350,6 +354,18 @@ func (b *books) bounds(t *testing.T, elapsed time.Duration) {
 			t.Errorf("%d %v of %s in %s are spent, more than the limit of %d and the %d that had no hold", n, p.Unit, p.Key, p.tree, limit, beyond[p])
 		}
 	}
+}
+
+// failures is how many operations got no answer for a reason in which there is a word.
+func (b *books) failures(word string) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for why, times := range b.failed {
+		if strings.Contains(why, word) {
+			n += times
+		}
+	}
+	return n
 }
 
 // count is how many calls there are, and how many of them were denied, settled, and settled

@@ -31,6 +31,8 @@ type caller struct {
 	Skew time.Duration
 	// Lossy is true if the store may lose reservations.
 	Lossy bool
+	// Fills is true if there is no more room on the disk after a while, and again later.
+	Fills bool
 }
 
 // What a caller says of a call, one line each: what is about to be done before it is done,
@@ -43,6 +45,8 @@ type caller struct {
 //	settled ID LATE
 //	releases ID
 //	released ID
+//
+//	failed ID WHY             once; it is tried again
 //
 // And what must not be:
 //
@@ -85,7 +89,11 @@ func TestCaller(t *testing.T) {
 		}
 		ledger = journal.New(ledger, j)
 	}
-	c.work(ctx, ledger, within, func(format string, args ...any) { fmt.Printf(format+"\n", args...) })
+	say := func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+	if c.Fills {
+		go fillDisk(c.Store.At, say)
+	}
+	c.work(ctx, ledger, within, say)
 }
 
 // journalConfig waits for the disk for longer than anybody makes it take here, so that
@@ -130,7 +138,11 @@ func (w *worker) try(what, id string, do func(ctx context.Context) error) error 
 		end := w.pulse.begin(what + " " + id)
 		err := do(context.Background())
 		end()
-		if err == nil || !errors.Is(err, quota.ErrUnavailable) || n == tries {
+		if err == nil || !errors.Is(err, quota.ErrUnavailable) {
+			return err
+		}
+		w.say("failed %s: %s %v", id, what, err)
+		if n == tries {
 			return err
 		}
 		time.Sleep(pause)

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +22,7 @@ type stack struct {
 	// at is where callers find the store, and direct where the test does.
 	at, direct storeAt
 	journaled  bool
+	change     func(*caller)
 
 	dir     string
 	books   *books
@@ -33,7 +33,6 @@ type stack struct {
 
 	watched sync.WaitGroup
 	unwatch context.CancelFunc
-	reserve atomic.Int64 // the most that was reserved, as far as was seen
 }
 
 // process is a caller as a process, of which there is always one.
@@ -55,8 +54,17 @@ var trees = []string{"acme", "globex"}
 // newStack begins callers on a store.
 func newStack(t *testing.T, at, direct storeAt, journaled bool) *stack {
 	t.Helper()
-	s := &stack{T: t, chance: chance(t), at: at, direct: direct, journaled: journaled, dir: t.TempDir(), books: newBooks(), begun: time.Now()}
-	ledger, end, err := direct.open(t.Context())
+	s := &stack{T: t, at: at, direct: direct, journaled: journaled}
+	s.begin()
+	return s
+}
+
+// begin opens the store and begins callers.
+func (s *stack) begin() {
+	t := s.T
+	t.Helper()
+	s.chance, s.dir, s.books, s.begun = chance(t), t.TempDir(), newBooks(), time.Now()
+	ledger, end, err := s.direct.open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,6 +78,11 @@ func newStack(t *testing.T, at, direct storeAt, journaled bool) *stack {
 			for _, line := range s.made {
 				t.Log(line)
 			}
+			s.books.mu.Lock()
+			defer s.books.mu.Unlock()
+			for why, n := range s.books.failed {
+				t.Logf("%d times without an answer: %s", n, why)
+			}
 		}
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -81,7 +94,6 @@ func newStack(t *testing.T, at, direct storeAt, journaled bool) *stack {
 		p.start()
 		s.callers = append(s.callers, p)
 	}
-	return s
 }
 
 // journalOf is the directory of a caller's journal.
@@ -105,6 +117,9 @@ func (p *process) start() {
 	if p.s.journaled {
 		c.Journal = p.s.journalOf(p.n)
 	}
+	if p.s.change != nil {
+		p.s.change(&c)
+	}
 	text, err := json.Marshal(c)
 	if err != nil {
 		p.s.Fatal(err)
@@ -126,11 +141,11 @@ func (p *process) end() {
 	p.reader.Wait()
 }
 
-// watch looks at limits that nothing may pass, and at what is reserved.
+// watch looks at a limit that nothing may pass.
 func (s *stack) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, tree := range trees {
-			all, err := s.ledger.Status(ctx, tree, leaseOf(opener), totalOf(anybody))
+			all, err := s.ledger.Status(ctx, tree, leaseOf(opener))
 			if err != nil {
 				continue
 			}
@@ -138,7 +153,6 @@ func (s *stack) watch(ctx context.Context) {
 				s.Errorf("%d calls of %s in %s are under way at a time, %d may be", n, opener, tree, callsAtATime)
 				return
 			}
-			s.reserve.Store(max(s.reserve.Load(), all[1].Reserved))
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):
@@ -271,8 +285,8 @@ func (s *stack) settle(quiet func()) {
 	}
 	all, denied, settled, late := s.books.count()
 	s.Logf("%d calls, %d denied, %d settled, %d of them late, %d that nobody was told of", all, denied, settled, late, doubtful)
-	if settled < 20 || s.reserve.Load() == 0 {
-		s.Errorf("only %d calls were settled, and at most %d was seen reserved: nothing was tested", settled, s.reserve.Load())
+	if settled < 10 {
+		s.Errorf("only %d calls were settled: nothing was tested", settled)
 	}
 }
 

@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -10,16 +11,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/headgate-go/headgate/internal/servers"
 )
 
 func TestMain(m *testing.M) {
+	redis.SetLogger(quiet{}) // servers are killed here all the time
 	goleak.VerifyTestMain(servers.StopAfter(m),
 		// The genai SDK's authentication library starts it when it is linked in.
 		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
 }
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
 
 // silent is for what is expected to complain.
 var silent = slog.New(slog.NewTextHandler(io.Discard, nil))

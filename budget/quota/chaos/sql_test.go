@@ -65,11 +65,16 @@ func TestSQLiteKeepsWhatItHasAcknowledged(t *testing.T) {
 // verify compares counters with the audit of the store.
 func (s *stack) verify() {
 	s.Helper()
-	differences, err := s.ledger.(*sqlledger.Ledger).Verify(context.Background())
+	verify(s.T, s.ledger.(*sqlledger.Ledger))
+}
+
+func verify(t *testing.T, ledger *sqlledger.Ledger) {
+	t.Helper()
+	differences, err := ledger.Verify(context.Background())
 	if err != nil {
-		s.Fatal(err)
+		t.Fatal(err)
 	}
 	for _, d := range differences {
-		s.Error(d)
+		t.Error(d)
 	}
 }
