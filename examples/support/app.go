@@ -46,6 +46,7 @@ type appConfig struct {
 	logger     *slog.Logger
 
 	store, dsn string        // see stores; "" is in memory
+	journal    string        // see keepJournal; "" is none
 	lease      time.Duration // 0 is the default of package quota
 	failOpen   bool
 }
@@ -101,6 +102,15 @@ func (a *app) meter(cfg appConfig, registry *prometheus.Registry) error {
 		return err
 	}
 	a.ends = append(a.ends, ledger.end)
+	if cfg.journal != "" {
+		j, err := ledger.keepJournal(context.Background(), cfg.journal, cfg.logger)
+		if err != nil {
+			return err
+		}
+		if err := registry.Register(j); err != nil {
+			return err
+		}
+	}
 	a.bus = quota.NewBus(quota.BusConfig{Logger: cfg.logger})
 	a.ends = append(a.ends, a.bus.Close)
 	metrics, err := quota.NewMetrics(quota.MetricsConfig{

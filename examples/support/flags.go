@@ -18,6 +18,7 @@ type options struct {
 	adminToken string
 	latency    time.Duration
 	store, dsn string
+	journal    string
 	lease      time.Duration
 	failOpen   bool
 }
@@ -44,6 +45,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.StringVar(&o.store, "store", "memory", "where spend is kept: memory, sqlite, postgres or redis")
 	f.StringVar(&o.dsn, "dsn", "", "`where` the store is: a file of SQLite (default "+stores["sqlite"].at+"), or a URL\n"+
 		"(default "+stores["postgres"].at+", "+stores["redis"].at+")")
+	f.StringVar(&o.journal, "journal", "", "`directory` of this server for what was spent, told again to a store that has lost it")
 	f.DurationVar(&o.lease, "lease", 30*time.Second, "`time` after which the chats of a server that was killed are over")
 	f.BoolVar(&o.failOpen, "fail-open", false, "go on while the store cannot be reached, with a rough check in this process")
 	if err := commandline.Parse(f, args, out, usageHead, ""); err != nil {
@@ -61,6 +63,8 @@ func (o *options) validate() error {
 		return fmt.Errorf("-store %q: must be memory, sqlite, postgres or redis", o.store)
 	case o.store == "memory" && o.dsn != "":
 		return errors.New("-dsn is for the stores sqlite, postgres and redis") // and may hold a password
+	case o.store == "memory" && o.journal != "":
+		return fmt.Errorf("-journal %q: is for the stores sqlite, postgres and redis", o.journal)
 	case o.lease < time.Second || o.lease > time.Hour:
 		return fmt.Errorf("-lease %v: must be 1s to 1h", o.lease)
 	case o.adminToken == "" || strings.ContainsFunc(o.adminToken, func(r rune) bool { return r <= ' ' || r > '~' }):

@@ -25,6 +25,7 @@ func TestTheCommandLine(t *testing.T) {
 		{[]string{"-latency", "1h"}, "-latency 1h"},
 		{[]string{"-store", "paper"}, `-store "paper"`},
 		{[]string{"-dsn", "x.db"}, "-dsn is for"},
+		{[]string{"-journal", "spent"}, `-journal "spent"`},
 		{[]string{"-store", "sqlite", "-lease", "10ms"}, "-lease 10ms"},
 		{[]string{"now"}, `unexpected argument "now"`},
 	} {

@@ -27,7 +27,8 @@
 // unless it is told otherwise.
 //
 // Spend is kept in memory, and forgotten at the end; with -store sqlite, postgres or
-// redis it stays, and several servers share it.
+// redis it stays, and several servers share it. With -journal a server keeps what was spent
+// in files, too, and tells it again to a store that has lost it.
 package main
 
 import (
@@ -95,7 +96,7 @@ func serve(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	logger := slog.New(slog.NewTextHandler(stderr, nil))
 	a, err := newApp(appConfig{
 		adminToken: o.adminToken, host: loopback, latency: o.latency, limits: limitsFile, logger: logger,
-		store: o.store, dsn: o.dsn, lease: o.lease, failOpen: o.failOpen,
+		store: o.store, dsn: o.dsn, journal: o.journal, lease: o.lease, failOpen: o.failOpen,
 	})
 	if err != nil {
 		return errors.Join(err, listener.Close())

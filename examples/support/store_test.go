@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/budget/quota"
+	"github.com/headgate-go/headgate/budget/quota/journal"
 	"github.com/headgate-go/headgate/internal/servers"
 )
 
@@ -147,6 +149,61 @@ func TestServersThatShareAStoreShareEveryBudget(t *testing.T) {
 					t.Errorf("bob got %d, %v: %s", got, err, body)
 				}
 			})
+		})
+	}
+}
+
+// A Redis that has forgotten everything, as after a failover to a replica that was empty, is told again
+// what was spent by the server that has a journal of it.
+func TestAStoreThatHasLostItsDataIsToldAgain(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		journal bool
+		want    int // for a fourth message
+	}{{"with a journal", true, http.StatusTooManyRequests}, {"without", false, http.StatusOK}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			redis := servers.StartRedis(t, servers.RedisOptions{})
+			args := []string{"-store", "redis", "-dsn", "redis://" + redis.Addr(), "-latency", "50ms"}
+			dir := filepath.Join(t.TempDir(), "journal")
+			if c.journal {
+				args = append(args, "-journal", dir)
+			}
+			t.Run("before", func(t *testing.T) {
+				url := beginServer(t, args...)
+				for i := range 3 {
+					if got, body, err := sendUntilAnswered(t, url, "alice"); err != nil || got != http.StatusOK {
+						t.Fatalf("message %d got %d, %v: %s", i+1, got, err, body)
+					}
+				}
+			})
+			if err := redis.Client().FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			t.Run("after", func(t *testing.T) {
+				got, body, err := sendUntilAnswered(t, beginServer(t, args...), "alice")
+				if err != nil || got != c.want {
+					t.Errorf("a fourth message got %d, %v: %s; want %d", got, err, body, c.want)
+				}
+			})
+			if !c.journal {
+				return
+			}
+			spent := int64(0)
+			for r, err := range journal.All(dir) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, c := range r.Charges() {
+					if c.Counter.Unit == quota.Money && strings.Contains(c.Counter.Key, "alice") {
+						spent += c.Amount
+					}
+				}
+			}
+			if spent < 30_000 || spent > 35_000 { // three answers
+				t.Errorf("by the journal alice has spent %d micro-dollars", spent)
+			}
 		})
 	}
 }
