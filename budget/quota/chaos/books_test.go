@@ -320,8 +320,8 @@ func (have sums) within(t *testing.T, when string, least, most sums) {
 }
 
 // bounds checks limits: what is spent is no more than a limit, and what was used beyond holds, and
-// what was settled when the hold was gone.
-func (b *books) bounds(t *testing.T, elapsed time.Duration) {
+// what was settled when the hold was gone, and what the store had lost meanwhile.
+func (b *books) bounds(t *testing.T, elapsed time.Duration, lost sums) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -346,12 +346,14 @@ func (b *books) bounds(t *testing.T, elapsed time.Duration) {
 		}
 	}
 	for p, n := range spent {
-		limit := int64(creditsPerMinute)
+		limit, gone := int64(creditsPerMinute), lost[p]
 		if p.Unit == quota.Tokens {
 			limit = tokensBurst + int64(elapsed.Seconds()*tokensPerSecond) + 1
+			gone = lost[place{p.tree, totalOf(sprayer).Counter, 0}]
 		}
-		if n > limit+beyond[p] {
-			t.Errorf("%d %v of %s in %s are spent, more than the limit of %d and the %d that had no hold", n, p.Unit, p.Key, p.tree, limit, beyond[p])
+		if n > limit+beyond[p]+gone {
+			t.Errorf("%d %v of %s in %s are spent, more than the limit of %d, the %d that had no hold, and the %d that were lost",
+				n, p.Unit, p.Key, p.tree, limit, beyond[p], gone)
 		}
 	}
 }

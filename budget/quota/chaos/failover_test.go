@@ -44,11 +44,12 @@ type programs struct {
 	journals []string
 	all      []*journal.Ledger
 	begun    time.Time
+	lost     sums // at the most, over all failovers
 }
 
 func newPrograms(t *testing.T, cluster *servers.RedisCluster) *programs {
 	t.Helper()
-	w := &programs{T: t, chance: chance(t), trees: treesOnEach(cluster), books: newBooks(), begun: time.Now()}
+	w := &programs{T: t, chance: chance(t), trees: treesOnEach(cluster), books: newBooks(), begun: time.Now(), lost: sums{}}
 	at := storeAt{"cluster", strings.Join(cluster.Addrs(), ",")}
 	open := func() quota.Ledger {
 		ledger, end, err := at.open(t.Context())
@@ -132,6 +133,7 @@ func (w *programs) failOver(cluster *servers.RedisCluster, tree string, lags boo
 		if p.tree == tree {
 			lost += max(least[p]-have[p], 0)
 			least[p] -= lag[p]
+			w.lost[p] += lag[p]
 		}
 	}
 	have.within(w.T, "after the failover", least, most)
@@ -162,6 +164,7 @@ func (w *programs) failOver(cluster *servers.RedisCluster, tree string, lags boo
 	least, most = w.books.acknowledged()
 	have = w.books.standing(w.T, w.ledger)
 	have.within(w.T, "after the replay", least, most)
+	w.books.bounds(w.T, time.Since(w.begun), w.lost)
 	w.books.audit(w.T, have, w.journals)
 	lapse(w.T, w.ledger, w.trees)
 	all, denied, settled, late := w.books.count()

@@ -108,7 +108,7 @@ func TestSQLiteKeepsWhatItHasAcknowledgedOnAFullDisk(t *testing.T) {
 	doubtful := books.resolve(t, ledger, nil)
 	least, most = books.acknowledged()
 	books.standing(t, ledger).within(t, "when all calls have ended", least, most)
-	books.bounds(t, time.Since(begun))
+	books.bounds(t, time.Since(begun), nil)
 	verify(t, ledger)
 	n, denied, settled, late := books.count()
 	t.Logf("%d calls, %d denied, %d settled, %d of them late, %d that nobody was told of", n, denied, settled, late, doubtful)

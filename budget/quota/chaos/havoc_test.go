@@ -279,7 +279,7 @@ func (s *stack) settle(quiet func()) {
 	least, most = s.books.acknowledged()
 	have = s.books.standing(s.T, s.ledger)
 	have.within(s.T, "when all calls have ended", least, most)
-	s.books.bounds(s.T, elapsed)
+	s.books.bounds(s.T, elapsed, nil)
 	if s.journaled {
 		s.books.audit(s.T, have, s.journals())
 	}
