@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate-go/headgate/budget"
 	"github.com/headgate-go/headgate/budget/quota"
+	"github.com/headgate-go/headgate/budget/quota/blocks"
 	"github.com/headgate-go/headgate/budget/quota/journal"
 	"github.com/headgate-go/headgate/internal/servers"
 )
@@ -31,6 +32,8 @@ type caller struct {
 	Skew time.Duration
 	// Lossy is true if the store may lose reservations.
 	Lossy bool
+	// Blocks is true if it leases blocks of the one counter that it uses.
+	Blocks bool
 	// Fills is true if there is no more room on the disk after a while, and again later.
 	Fills bool
 }
@@ -90,6 +93,14 @@ func TestCaller(t *testing.T) {
 		ledger = journal.New(ledger, j)
 	}
 	say := func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+	if c.Blocks {
+		shared, err := blocks.New(ledger, blocksConfig)
+		if err != nil {
+			fmt.Println("wrong:", err)
+			return
+		}
+		ledger = shared
+	}
 	if c.Fills {
 		go fillDisk(c.Store.At, say)
 	}
@@ -161,6 +172,9 @@ func (w *worker) call() {
 	tokens, credits := w.chance.Int64N(100)+1, w.chance.Int64N(50)+1
 	w.say("asks %s %s %s %d %d", id, tree, user, tokens, credits)
 	r := quota.Reserve{ID: id, Tree: tree, TTL: ttl, Entries: request(user, time.Now().Add(w.Skew), tokens, credits)}
+	if w.Blocks {
+		r.Entries = []quota.Entry{hotOf(tokens)}
+	}
 	var res quota.Reserved
 	err := w.try("reserve", id, func(ctx context.Context) (err error) {
 		res, err = w.ledger.Reserve(ctx, r)
@@ -199,6 +213,9 @@ func (w *worker) call() {
 	default:
 		used := quota.Settle{ID: id, Tree: tree}
 		used.Actual[quota.Tokens] = w.chance.Int64N(tokens + tokens/5 + 1) // sometimes more than was held
+		if w.Blocks {
+			used.Actual[quota.Tokens] = min(used.Actual[quota.Tokens], tokens)
+		}
 		used.Actual[quota.Credits] = w.chance.Int64N(credits + 1)
 		w.say("settles %s %d %d", id, used.Actual[quota.Tokens], used.Actual[quota.Credits])
 		var res quota.Settled

@@ -16,6 +16,8 @@
 //     store.
 //   - No limit is passed by more than what was used beyond a hold, or settled after the
 //     hold had expired, which a ledger accepts because it is spent.
+//     After a failover that is also what was lost in it, and with leased blocks one lease for each
+//     time that a replica has lost its own.
 //   - Every caller gets an answer: [quota.Ledger] operations end within their time limit,
 //     whatever has become of the store. The tests allow five times as much, and do not count
 //     time in which the caller's process itself did not run.
