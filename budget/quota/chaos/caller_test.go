@@ -141,6 +141,8 @@ const (
 	// waited in between.
 	tries = 40
 	pause = 50 * time.Millisecond
+	// denialPause is how long whoever is denied does nothing: a denial may cost no round trip.
+	denialPause = 10 * time.Millisecond
 )
 
 // try makes an operation until it is answered.
@@ -188,6 +190,7 @@ func (w *worker) call() {
 		return
 	case res.Denied >= 0:
 		w.say("denied %s", id)
+		time.Sleep(denialPause)
 		return
 	}
 	w.say("took %s %d", id, res.Status[minuteAt].Span.Start.Unix())

@@ -184,9 +184,10 @@ func (s *stack) havoc(d time.Duration, faults ...fault) {
 		}
 		time.Sleep(between(s.chance, 100*time.Millisecond, 400*time.Millisecond))
 	}
-	_, _, before, _ := s.books.count()
+	_, denied, settled, _ := s.books.count()
+	before := denied + settled // what had an answer
 	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		if _, _, settled, _ := s.books.count(); settled >= before+10 {
+		if _, denied, settled, _ := s.books.count(); denied+settled >= before+10 {
 			return
 		}
 		if time.Since(begun) > 20*time.Second {
