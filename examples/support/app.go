@@ -102,17 +102,18 @@ func (a *app) meter(cfg appConfig, registry *prometheus.Registry) error {
 		return err
 	}
 	a.ends = append(a.ends, ledger.end)
+	a.bus = quota.NewBus(quota.BusConfig{Logger: cfg.logger})
+	a.ends = append(a.ends, a.bus.Close)
 	if cfg.journal != "" {
-		j, err := ledger.keepJournal(context.Background(), cfg.journal, cfg.logger)
+		j, retell, err := ledger.keepJournal(cfg.journal, cfg.logger)
 		if err != nil {
 			return err
 		}
 		if err := registry.Register(j); err != nil {
 			return err
 		}
+		a.bus.Subscribe(retell)
 	}
-	a.bus = quota.NewBus(quota.BusConfig{Logger: cfg.logger})
-	a.ends = append(a.ends, a.bus.Close)
 	metrics, err := quota.NewMetrics(quota.MetricsConfig{
 		Bus: a.bus, Catalog: file.Catalog, Memory: ledger.memory, Models: []string{modelName},
 	})

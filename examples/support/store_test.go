@@ -208,6 +208,44 @@ func TestAStoreThatHasLostItsDataIsToldAgain(t *testing.T) {
 	}
 }
 
+// The same without a restart of the server: here Redis dies, and comes back with nothing.
+func TestAServerTellsAStoreThatIsBackWhatItHasLost(t *testing.T) {
+	t.Parallel()
+	redis := servers.StartRedis(t, servers.RedisOptions{})
+	url := beginServer(t, "-store", "redis", "-dsn", "redis://"+redis.Addr(), "-latency", "50ms",
+		"-journal", filepath.Join(t.TempDir(), "journal"))
+	for i := range 3 {
+		if got, body, err := sendUntilAnswered(t, url, "alice"); err != nil || got != http.StatusOK {
+			t.Fatalf("message %d got %d, %v: %s", i+1, got, err, body)
+		}
+	}
+	redis.Kill()
+	if got, _, err := send(t.Context(), url, "alice"); err != nil || got != http.StatusServiceUnavailable {
+		t.Fatalf("without a store a message got %d, %v", got, err)
+	}
+	redis.Restart()
+	for begin := time.Now(); ; time.Sleep(200 * time.Millisecond) {
+		got, body, err := send(t.Context(), url, "bob") // whoever comes first finds that it is back
+		if err == nil && got == http.StatusOK {
+			break
+		}
+		if time.Since(begin) > 30*time.Second {
+			t.Fatalf("the store is back, and a message gets %d, %v: %s", got, err, body)
+		}
+	}
+	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		if spent, _ := standing(t, url, "alice", "daily"); spent >= 30_000 { // three answers
+			break
+		}
+		if time.Since(begin) > 20*time.Second {
+			t.Fatal("the store is not told again what alice has spent")
+		}
+	}
+	if got, body, err := sendUntilAnswered(t, url, "alice"); err != nil || got != http.StatusTooManyRequests {
+		t.Errorf("a fourth message got %d, %v: %s; want 429", got, err, body)
+	}
+}
+
 // TestServerThatIsKilled is the server of the next test.
 func TestServerThatIsKilled(t *testing.T) {
 	if !servers.Respawned(t) {
@@ -279,9 +317,15 @@ func sendUntilAnswered(t *testing.T, url, user string) (status int, body string,
 	}
 }
 
-// openChats is how many chats of a user are open, by the admin; below 0 if the store is
-// too slow to tell.
+// openChats is how many turns of a user are open, or -1 if nobody knows.
 func openChats(t *testing.T, url, user string) int64 {
+	t.Helper()
+	_, open := standing(t, url, user, "open-chats")
+	return open
+}
+
+// standing is what a user has spent and holds of a limit, or -1 if nobody knows.
+func standing(t *testing.T, url, user, limit string) (committed, reserved int64) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/admin/status?tenant=acme&user="+user, nil)
 	if err != nil {
@@ -295,23 +339,24 @@ func openChats(t *testing.T, url, user string) int64 {
 	defer resp.Body.Close()
 	var status struct {
 		Limits []struct {
-			Limit    string `json:"limit"`
-			Reserved int64  `json:"reserved"`
+			Limit     string `json:"limit"`
+			Committed int64  `json:"committed"`
+			Reserved  int64  `json:"reserved"`
 		} `json:"limits"`
 	}
 	if resp.StatusCode == http.StatusServiceUnavailable {
-		return -1
+		return -1, -1
 	}
 	if err := json.NewDecoder(resp.Body).Decode(&status); err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("%s, %v", resp.Status, err)
 	}
 	for _, l := range status.Limits {
-		if l.Limit == "open-chats" {
-			return l.Reserved
+		if l.Limit == limit {
+			return l.Committed, l.Reserved
 		}
 	}
-	t.Fatalf("there is no limit open-chats in %+v", status)
-	return 0
+	t.Fatalf("there is no limit %s in %+v", limit, status)
+	return 0, 0
 }
 
 // Whether the program is healthy and whether it can serve are two questions while its
