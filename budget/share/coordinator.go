@@ -53,7 +53,7 @@ func (c CoordinatorConfig) withDefaults() (CoordinatorConfig, error) {
 	if len(c.Dims) == 0 {
 		return c, errors.New("share: CoordinatorConfig.Dims is empty")
 	}
-	if c.Dims, err = dims(c.Dims); err != nil {
+	if c.Dims, err = Complete(c.Dims); err != nil {
 		return c, err
 	}
 	if c.Epoch == 0 {

@@ -52,7 +52,7 @@ type LesseeConfig struct {
 
 func (c LesseeConfig) withDefaults() (LesseeConfig, error) {
 	var err error
-	if c.Dims, err = dims(c.Dims); err != nil {
+	if c.Dims, err = Complete(c.Dims); err != nil {
 		return c, err
 	}
 	if c.Epoch == 0 {

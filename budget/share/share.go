@@ -92,8 +92,9 @@ func (d Dim) withDefaults(i int) (Dim, error) {
 // up, as long as that does not take more than so many times the usual number.
 const fillCells = 8
 
-// dims are the dimensions of a quota with their defaults.
-func dims(list []Dim) ([]Dim, error) {
+// Complete returns the dimensions of a quota with their defaults, as a coordinator of
+// any kind and the replicas take them. The error names the field that is wrong.
+func Complete(list []Dim) ([]Dim, error) {
 	list = append([]Dim(nil), list...)
 	for i, d := range list {
 		d, err := d.withDefaults(i)
