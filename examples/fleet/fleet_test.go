@@ -48,7 +48,7 @@ type fleet struct {
 const (
 	window = 2 * time.Second
 	rpm    = 60
-	tpm    = 12_000
+	tpm    = 9_000
 )
 
 func newFleet(t *testing.T, redis string, lasts time.Duration, args ...string) *fleet {

@@ -70,6 +70,15 @@ local stored = call('HMGET', Q, 'm', 'c', 'g')
 local m = stored[1] and unpack(stored[1])
 if m and m[1] ~= ARGV[3] then return {-1} end
 
+-- A server that is short of memory may have lost a part of it, which is as good as all.
+local lost = false
+if m then
+  local n = m[15]
+  lost = n ~= call('HLEN', R) or n ~= call('ZCARD', X) or n ~= call('ZCARD', E)
+end
+if lost then m, stored = nil, {} end
+if not m then call('DEL', Q, R, W, X, E) end
+
 local coordinator, from, reading, last, stepped, peak, atpeak, heard
 local learning, learned, virtual, order, changed, count, joined
 if m then
@@ -454,7 +463,7 @@ end
 
 if m then
   heard = heard + min(now - before, ttl)
-elseif learns == 1 or learns == 2 and restarted() then
+elseif lost or learns == 1 or learns == 2 and restarted() then
   learn()
 end
 for i = 1, D do advance(dims[i]) end
