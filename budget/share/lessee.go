@@ -1,94 +1,13 @@
 package share
 
 import (
-	"fmt"
+	"hash/fnv"
 	"math"
+	"math/rand/v2"
 	"time"
 
 	"github.com/headgate-go/headgate/budget"
 )
-
-// Defaults of [LesseeConfig].
-const (
-	// DefaultFallback is the part of its share of the quota that a replica goes
-	// on with while the store is down.
-	DefaultFallback = 0.8
-	// DefaultStock is for how long the credit of a leased replica lasts.
-	DefaultStock = time.Second
-	// DefaultIdle is after how long unused credit is given back.
-	DefaultIdle = 500 * time.Millisecond
-)
-
-// LesseeConfig describes a [Lessee].
-type LesseeConfig struct {
-	// Dims of the quota, as all replicas and the coordinator name them.
-	Dims []Dim
-	// Epoch of this run of the replica: larger than that of any before it.
-	// Defaults to 1.
-	Epoch int64
-	// Fallback is the part of its share that a replica goes on with while the
-	// store is down. Defaults to DefaultFallback; negative is none.
-	Fallback float64
-	// Idle is after how long unused credit is given back. Defaults to
-	// DefaultIdle.
-	Idle time.Duration
-	// Mode defaults to Leased.
-	Mode Mode
-	// Replica is the name of the replica. Required.
-	Replica string
-	// Replicas is how many replicas there are, as long as the coordinator has not
-	// said so; 0 is not to know. A static replica that has no store has
-	// 1/Replicas of the quota from the beginning.
-	Replicas int
-	// Stock is for how long the credit of a leased replica lasts. Defaults to
-	// DefaultStock.
-	Stock time.Duration
-	// Alone: there is no coordinator. The Mode must be Static.
-	Alone bool
-	// Wake, if not nil, is called when Due has come to be earlier than it was
-	// answered last. It must not wait, and not call back.
-	Wake func()
-}
-
-func (c LesseeConfig) withDefaults() (LesseeConfig, error) {
-	var err error
-	if c.Dims, err = Complete(c.Dims); err != nil {
-		return c, err
-	}
-	if c.Epoch == 0 {
-		c.Epoch = 1
-	}
-	if c.Fallback == 0 {
-		c.Fallback = DefaultFallback
-	}
-	if c.Idle == 0 {
-		c.Idle = DefaultIdle
-	}
-	if c.Stock == 0 {
-		c.Stock = DefaultStock
-	}
-	switch {
-	case len(c.Dims) == 0:
-		return c, fmt.Errorf("share: LesseeConfig.Dims is empty")
-	case c.Epoch < 0:
-		return c, fmt.Errorf("share: LesseeConfig.Epoch is %d, must not be negative", c.Epoch)
-	case !(c.Fallback <= 1):
-		return c, fmt.Errorf("share: LesseeConfig.Fallback is %v, must not be above 1", c.Fallback)
-	case c.Idle < 0:
-		return c, fmt.Errorf("share: LesseeConfig.Idle is %v, must not be negative", c.Idle)
-	case c.Mode > Static:
-		return c, fmt.Errorf("share: LesseeConfig.Mode is %d, want Leased, Central or Static", c.Mode)
-	case c.Replica == "":
-		return c, fmt.Errorf("share: LesseeConfig.Replica is empty")
-	case c.Replicas < 0:
-		return c, fmt.Errorf("share: LesseeConfig.Replicas is %d, must not be negative", c.Replicas)
-	case c.Stock < 0:
-		return c, fmt.Errorf("share: LesseeConfig.Stock is %v, must not be negative", c.Stock)
-	case c.Alone && (c.Mode != Static || c.Replicas == 0):
-		return c, fmt.Errorf("share: LesseeConfig.Alone is set with Mode %v and %d Replicas, want static and at least 1", c.Mode, c.Replicas)
-	}
-	return c, nil
-}
 
 // Constants of how a lessee asks.
 const (
@@ -125,13 +44,14 @@ type Lessee struct {
 	expires     int64 // until when may be used what was granted
 	resync      bool  // the coordinator must be told all that was spent
 
-	failures int   // of requests, since one was answered
-	retryAt  int64 // after a failure
-	askAt    int64 // it is not worth asking for a need before that
-	wanted   bool  // a call lacks something
-	sent     int64 // when the last new request was made
-	active   int64 // when something was taken last, or granted
-	report   int64 // when what was spent is to be told, at the latest; never if there is nothing
+	random   *rand.Rand // spreads what replicas do after a failure
+	failures int        // of requests, since one was answered
+	retryAt  int64      // after a failure
+	askAt    int64      // it is not worth asking for a need before that
+	wanted   bool       // a call lacks something
+	sent     int64      // when the last new request was made
+	active   int64      // when something was taken last, or granted
+	report   int64      // when what was spent is to be told, at the latest; never if there is nothing
 	leaving  bool
 	fenced   bool
 
@@ -161,6 +81,7 @@ func NewLessee(cfg LesseeConfig) (*Lessee, error) {
 	l := &Lessee{
 		cfg: cfg, ttl: DefaultTTL.Microseconds(), replicas: cfg.Replicas,
 		report: never, announced: never, sent: never, wanted: true, active: -never / 2,
+		random: rand.New(rand.NewPCG(seed(cfg.Replica), uint64(cfg.Epoch))),
 	}
 	for i, d := range cfg.Dims {
 		if d.Shape == Slots {
@@ -181,6 +102,13 @@ func NewLessee(cfg LesseeConfig) (*Lessee, error) {
 		}
 	}
 	return l, nil
+}
+
+// seed is another one for every replica.
+func seed(replica string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(replica))
+	return h.Sum64()
 }
 
 // Limiter is the limiter of a dimension; nil for Slots.
@@ -521,14 +449,16 @@ func (l *Lessee) again(f *flight) Request {
 	return r
 }
 
-// Failed tells that a request had no answer.
+// Failed tells that a request had no answer. It comes again after a time that grows with
+// the failures, and of which half is random: not all replicas come at once.
 func (l *Lessee) Failed(now time.Time, r Request) {
 	l.at(now)
 	if l.flight == nil || l.flight.req.Seq != r.Seq {
 		return
 	}
 	l.flight.sent = false
-	l.retryAt = l.now + int64(min(firstRetry<<min(l.failures, 10), lastRetry))
+	wait := int64(min(firstRetry<<min(l.failures, 10), lastRetry))
+	l.retryAt = l.now + wait - l.random.Int64N(wait/2)
 	l.failures++
 	if l.now >= l.expires {
 		l.expire()

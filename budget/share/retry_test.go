@@ -1,0 +1,46 @@
+package share_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/budget"
+	"github.com/headgate-go/headgate/budget/share"
+)
+
+// Requests that fail come again after growing times, which are not the same for all.
+func TestRetriesGrowAndAreSpread(t *testing.T) {
+	t.Parallel()
+	waits := func(replica string) (list []time.Duration) {
+		l, err := share.NewLessee(share.LesseeConfig{Dims: []share.Dim{minute(100)}, Replica: replica})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Unix(1_000_000, 0)
+		for range 8 {
+			r, ok := l.Request(now, &budget.Demand{})
+			if !ok {
+				t.Fatalf("after %v there is no request, though it was due", list)
+			}
+			l.Failed(now, r)
+			due := l.Due(now)
+			list = append(list, due.Sub(now))
+			now = due
+		}
+		return list
+	}
+	a, b := waits("a"), waits("b")
+	for i, most := range []time.Duration{100, 200, 400, 800, 1000, 1000, 1000, 1000} {
+		most *= time.Millisecond
+		if a[i] <= most/2 || a[i] > most {
+			t.Errorf("the wait after failure %d is %v, want more than half of %v and no more than all", i+1, a[i], most)
+		}
+	}
+	if slices.Equal(a, b) || slices.Equal(a, waits("c")) {
+		t.Errorf("two replicas come at the same times: %v", a)
+	}
+	if !slices.Equal(a, waits("a")) {
+		t.Error("the same replica does not do the same again")
+	}
+}
