@@ -14,7 +14,9 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/headgate-go/headgate/bench/gemini"
+	"github.com/headgate-go/headgate/budget"
 	"github.com/headgate-go/headgate/budget/redisbudget"
+	"github.com/headgate-go/headgate/budget/share"
 	"github.com/headgate-go/headgate/internal/memhttp"
 	"github.com/headgate-go/headgate/ratelimited"
 	"github.com/headgate-go/headgate/ratelimited/genaimodel"
@@ -35,7 +37,6 @@ type provider struct {
 	t      testing.TB
 	double *gemini.Server
 	model  *genaimodel.Model
-	failed atomic.Int64
 }
 
 func newProvider(t testing.TB) *provider {
@@ -133,12 +134,31 @@ func (r *replica) burst(calls int) {
 		all.Go(func() {
 			ctx := ratelimited.WithFlow(context.Background(), fmt.Sprint("user ", i%3))
 			if err := r.call(ctx, 50+37*i%300); err != nil {
-				r.p.failed.Add(1)
 				r.p.t.Errorf("a call: %v", err)
 			}
 		})
 	}
 	all.Wait()
+}
+
+// work makes calls for a time, some side by side, and returns how many.
+func (r *replica) work(lasts time.Duration) (calls int64) {
+	var users sync.WaitGroup
+	var made atomic.Int64
+	until := time.Now().Add(lasts)
+	for i := range 4 {
+		users.Go(func() {
+			ctx := ratelimited.WithFlow(context.Background(), fmt.Sprint("user ", i))
+			for n := i; time.Now().Before(until); n++ {
+				made.Add(1)
+				if err := r.call(ctx, 50+37*n%300); err != nil {
+					r.p.t.Errorf("a call: %v", err)
+				}
+			}
+		})
+	}
+	users.Wait()
+	return made.Load()
 }
 
 func (r *replica) close() {
@@ -164,5 +184,39 @@ func (p *provider) check(calls int64) {
 			p.t.Errorf("%d of %d %s were used in one window", w.Largest, w.Limit, w.Name)
 		}
 		p.t.Logf("%s: at most %d of %d in one window", w.Name, w.Largest, w.Limit)
+	}
+}
+
+// whole fails unless all of a quota can be had soon: nothing of it is lost.
+func (p *provider) whole(s *redisbudget.Sharing) {
+	p.t.Helper()
+	dims := []share.Dim{
+		{Shape: share.Window, Limit: requests, Window: window},
+		{Shape: share.Window, Limit: tokens, Window: window},
+		{Shape: share.Slots, Limit: slots},
+	}
+	store, err := redisbudget.Open(s, budget.SharedQuota{Name: "gemini"}, dims)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	r := share.Request{Replica: "auditor", Epoch: 1}
+	for _, d := range dims {
+		r.Dims = append(r.Dims, share.DimReport{Limit: d.Limit, Need: d.Limit, Want: d.Limit})
+	}
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		r.Seq++
+		reply, err := store.Do(context.Background(), r)
+		switch {
+		case err != nil:
+			p.t.Fatal(err)
+		case reply.Granted[0] == requests && reply.Granted[1] == tokens && reply.Granted[2] == slots:
+			r.Seq, r.Leave = r.Seq+1, true
+			if _, err := store.Do(context.Background(), r); err != nil {
+				p.t.Error(err)
+			}
+			return
+		case time.Since(began) > 10*time.Second:
+			p.t.Fatalf("10 s after the last call not all of the quota can be had: %+v", reply)
+		}
 	}
 }
