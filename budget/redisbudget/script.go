@@ -15,10 +15,20 @@ import (
 	"github.com/headgate-go/headgate/budget/share"
 )
 
-// doLua is one step of the coordinator; lua/do.lua says how a quota is kept.
-//
-//go:embed lua/do.lua
-var doLua string
+// The parts of the script. See lua/state.lua for how a quota is kept.
+var (
+	//go:embed lua/state.lua
+	stateLua string
+	//go:embed lua/mirror.lua
+	mirrorLua string
+	//go:embed lua/replicas.lua
+	replicasLua string
+	//go:embed lua/step.lua
+	stepLua string
+)
+
+// doLua is one step of the coordinator.
+var doLua = strings.Join([]string{stateLua, mirrorLua, replicasLua, stepLua}, "\n")
 
 // doSHA is the name by which a server knows it.
 var doSHA = func() string {
@@ -161,7 +171,7 @@ func (s *store) encode(r *share.Request) []byte {
 	return w.bytes()
 }
 
-// decode reads the answer of the script: see blank in lua/do.lua.
+// decode reads the answer of the script: see blank in lua/step.lua.
 func (s *store) decode(answer any) (share.Reply, error) {
 	list, ok := answer.([]any)
 	if !ok {

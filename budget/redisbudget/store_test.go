@@ -1,0 +1,263 @@
+package redisbudget_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate-go/headgate/budget"
+	"github.com/headgate-go/headgate/budget/redisbudget"
+	"github.com/headgate-go/headgate/budget/share"
+	"github.com/headgate-go/headgate/budget/share/agent"
+	"github.com/headgate-go/headgate/internal/servers"
+)
+
+// desk is one replica that speaks to a store itself.
+type desk struct {
+	t     testing.TB
+	store agent.Store
+	dims  []share.Dim
+	name  string
+	seq   int64
+}
+
+func newDesk(t testing.TB, s *redisbudget.Sharing, name string, dims ...share.Dim) *desk {
+	t.Helper()
+	store, err := redisbudget.Open(s, budget.SharedQuota{Name: "gate"}, dims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &desk{t: t, store: store, dims: dims, name: name}
+}
+
+// needs asks for so many units of each dimension.
+func (d *desk) needs(ctx context.Context, units ...int64) (share.Reply, error) {
+	d.seq++
+	r := share.Request{Replica: d.name, Epoch: 1, Seq: d.seq, Dims: make([]share.DimReport, len(d.dims))}
+	for i := range d.dims {
+		r.Dims[i] = share.DimReport{Limit: d.dims[i].Limit, Need: units[i], Want: units[i]}
+	}
+	return d.store.Do(ctx, r)
+}
+
+func (d *desk) must(units ...int64) share.Reply {
+	d.t.Helper()
+	reply, err := d.needs(context.Background(), units...)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return reply
+}
+
+// Quotas are kept apart by prefix and name, whatever is in a name; without one by the
+// gate's. No key is left behind for ever, and all of a quota are in one slot.
+func TestQuotasAreKeptApartAndForgotten(t *testing.T) {
+	t.Parallel()
+	client := servers.StartRedis(t, servers.RedisOptions{}).Client()
+	dim := share.Dim{Limit: 100, Window: time.Minute}
+	for _, name := range []string{"", "a", "{a}", "%7Ba%7D", "}{", "ä b"} {
+		for _, prefix := range []string{"one:", "two:"} {
+			s := sharing(t, client, func(c *redisbudget.Config) { c.Name, c.Prefix = name, prefix })
+			redisbudget.Learn(s, false)
+			if got := newDesk(t, s, "r", dim).must(100); got.Granted[0] != 100 || got.Replicas != 1 {
+				t.Errorf("prefix %q, name %q: %+v, want all of the quota", prefix, name, got)
+			}
+			if got := newDesk(t, s, "s", dim).must(1); got.Granted[0] != 0 || got.Replicas != 2 {
+				t.Errorf("prefix %q, name %q: a second replica has %+v, want nothing", prefix, name, got)
+			}
+		}
+	}
+	s := sharing(t, client, func(c *redisbudget.Config) { c.Name, c.Prefix = "gate", "one:" })
+	if got := newDesk(t, s, "t", dim).must(1); got.Replicas != 3 {
+		t.Errorf("the name of the gate is not that of the quota: %d replicas, want 3", got.Replicas)
+	}
+	keys, err := client.Keys(context.Background(), "*").Result()
+	if err != nil || len(keys) < 12 {
+		t.Fatalf("%d keys, %v", len(keys), err)
+	}
+	tags := map[string]bool{}
+	for _, key := range keys {
+		if ttl := client.PTTL(context.Background(), key).Val(); ttl < 2*time.Minute || ttl > 10*time.Minute {
+			t.Errorf("key %q expires after %v, want two windows and some minutes", key, ttl)
+		}
+		_, rest, _ := strings.Cut(key, "{") // what a Cluster goes by
+		tag, _, ok := strings.Cut(rest, "}")
+		if tags[tag] = true; !ok || tag == "" {
+			t.Errorf("key %q has no hash tag", key)
+		}
+	}
+	if len(tags) != 6 {
+		t.Errorf("quotas of 6 names have %d hash tags: %v", len(tags), tags)
+	}
+}
+
+// Replicas that name other dimensions do not share a quota; other limits they may name.
+func TestReplicasMustNameTheSameDimensions(t *testing.T) {
+	t.Parallel()
+	s := fresh(t, servers.SharedRedis(t))
+	dim := share.Dim{Limit: 100, Window: time.Minute}
+	newDesk(t, s, "a", dim).must(1)
+	for what, dims := range map[string][]share.Dim{
+		"more of them":   {dim, {Shape: share.Slots, Limit: 3}},
+		"another shape":  {{Shape: share.Bucket, Limit: 100, Window: time.Minute}},
+		"another window": {{Limit: 100, Window: time.Hour}},
+		"another cell":   {{Limit: 100, Window: time.Minute, Cell: time.Minute}},
+	} {
+		if _, err := newDesk(t, s, "b", dims...).needs(context.Background(), 1, 1); !errors.Is(err, redisbudget.ErrOtherLimits) {
+			t.Errorf("%s: %v, want that this is not the same quota", what, err)
+		}
+	}
+	if got := newDesk(t, s, "c", share.Dim{Limit: 50, Window: time.Minute}).must(1); got.Limits[0] != 50 {
+		t.Errorf("the limit in force is %d, want the smaller one, 50", got.Limits[0])
+	}
+	if _, err := newDesk(t, s, "d", dim).store.Do(context.Background(), share.Request{Replica: "d", Epoch: 1, Seq: 1}); err == nil {
+		t.Error("a request without dimensions was taken in")
+	}
+	if _, err := redisbudget.Open(s, budget.SharedQuota{}, []share.Dim{{Limit: -1}}); err == nil {
+		t.Error("a quota with a limit below 0 was opened")
+	}
+}
+
+// A server that was started just now may have lost a quota: nothing is granted until all
+// who use it must have been heard. One that has run for longer has nothing to tell.
+func TestAServerThatWasJustStartedLearnsFirst(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t, servers.RedisOptions{})
+	s := sharing(t, server.Client(), func(c *redisbudget.Config) { c.TTL = 2 * time.Second })
+	d := newDesk(t, s, "a", share.Dim{Limit: 100})
+	first := d.must(10)
+	if first.Granted[0] != 0 || first.RetryAfter <= 0 || first.RetryAfter > 2*time.Second {
+		t.Fatalf("%+v, want nothing before a TTL has passed", first)
+	}
+	time.Sleep(first.RetryAfter)
+	if got := d.must(10); got.Granted[0] != 10 {
+		t.Errorf("%+v, want what was asked for", got)
+	}
+	time.Sleep(2 * time.Second)
+	s = sharing(t, server.Client(), func(c *redisbudget.Config) { c.TTL, c.Name = time.Second, "another" })
+	if got := newDesk(t, s, "a", share.Dim{Limit: 100}).must(10); got.Granted[0] != 10 {
+		t.Errorf("%+v, want what was asked for at once", got)
+	}
+}
+
+// Whether the client keeps deadlines or not: nobody waits for longer than the time limit
+// for a server that hangs, and what is left behind is bounded.
+func TestAServerThatHangsIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	for _, bounded := range []bool{true, false} {
+		t.Run(fmt.Sprintf("the client keeps deadlines: %v", bounded), func(t *testing.T) {
+			t.Parallel()
+			proxy := servers.NewProxy(t, servers.SharedRedis(t).Addr())
+			client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: bounded, ReadTimeout: time.Minute, PoolSize: 64})
+			t.Cleanup(func() { _ = client.Close() })
+			d := newDesk(t, fresh(t, servers.SharedRedis(t)), "a", share.Dim{Limit: 1000})
+			d.must(1)
+			s := sharing(t, client, named(t))
+			d = newDesk(t, s, "b", share.Dim{Limit: 1000})
+			proxy.Stall(true)
+			began := time.Now()
+			for range 20 {
+				ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+				if _, err := d.needs(ctx, 1); err == nil {
+					t.Fatal("there was an answer")
+				}
+				cancel()
+			}
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("20 requests took %v, want 50 ms each", took)
+			}
+			proxy.Stall(false)
+			for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+				if _, err := d.needs(context.Background(), 1); err == nil {
+					break
+				} else if time.Since(began) > 10*time.Second {
+					t.Fatalf("after it hung: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// A gate is closed in time while its store hangs, and leaves nothing running.
+func TestAGateIsClosedWhileTheStoreHangs(t *testing.T) {
+	t.Parallel()
+	proxy := servers.NewProxy(t, servers.SharedRedis(t).Addr())
+	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true})
+	defer client.Close()
+	s := sharing(t, client, named(t, func(c *redisbudget.Config) {
+		c.Timeout, c.Logger = 200*time.Millisecond, slog.New(slog.DiscardHandler)
+	}))
+	redisbudget.Learn(s, false)
+	p := newProvider(t)
+	r := p.replica(s)
+	if err := r.call(context.Background(), 10); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Stall(true)
+	defer proxy.Stall(false)
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = r.gate.Close(ctx) // whether it knows already that its store hangs, or not
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+}
+
+func TestNewNamesEveryFieldThatIsWrong(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialTimeout: time.Second, MaxRetries: -1})
+	defer client.Close()
+	_, err := redisbudget.New(context.Background(), redisbudget.Config{Late: -1, Prefix: "{", Timeout: -1, TTL: time.Millisecond})
+	for _, field := range []string{"Client", "Late", "Prefix", "Timeout", "TTL"} {
+		if err == nil || !strings.Contains(err.Error(), "redisbudget: Config."+field+" ") {
+			t.Errorf("%v, want an error that names %s", err, field)
+		}
+	}
+	for field, cfg := range map[string]redisbudget.Config{
+		"Fallback": {Fallback: 2}, "Idle": {Idle: -1}, "Mode": {Mode: 9}, "Replicas": {Replicas: -1}, "Stock": {Stock: -1},
+	} {
+		cfg.Client = client
+		if _, err := redisbudget.New(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%v, want an error that names %s", err, field)
+		}
+	}
+	registry := prometheus.NewRegistry()
+	cfg := redisbudget.Config{Client: client, Registerer: registry}
+	if _, err := redisbudget.New(context.Background(), cfg); err != nil {
+		t.Errorf("a server that cannot be reached now: %v", err)
+	}
+	if _, err := redisbudget.New(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), "Registerer") {
+		t.Errorf("%v, want that the metrics are there already", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := redisbudget.New(ctx, redisbudget.Config{Client: client}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want that the context has ended", err)
+	}
+}
+
+// A server that will not do is told apart from one that is not there.
+func TestNewSaysWhatAServerRefuses(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t, servers.RedisOptions{})
+	for what, rule := range map[string]string{"PING": "-ping", "EVAL": "-eval", "SCRIPT LOAD": "-script"} {
+		user := strings.ReplaceAll(what, " ", "")
+		if err := server.Client().Do(context.Background(), "ACL", "SETUSER", user, "on", "nopass", "~*", "+@all", rule).Err(); err != nil {
+			t.Fatal(err)
+		}
+		client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: user, Password: "any"})
+		t.Cleanup(func() { _ = client.Close() })
+		_, err := redisbudget.New(context.Background(), redisbudget.Config{Client: client, Timeout: 10 * time.Second})
+		if err == nil || !strings.Contains(err.Error(), "refuses "+what+",") {
+			t.Errorf("%v, want that the server refuses %s", err, what)
+		}
+	}
+}
