@@ -16,7 +16,6 @@ type desk struct {
 	lessee *share.Lessee
 	demand budget.Demand
 	wakes  int
-	epoch  int64 // of the next coordinator
 }
 
 func newDesk(t testing.TB, mode share.Mode, dims ...share.Dim) *desk {
