@@ -21,6 +21,7 @@ type options struct {
 	fleet fleet.Config
 	modes []fleet.Mode
 	json  bool
+	plot  string
 }
 
 const usageHead = `Usage: fleet [flags]
@@ -35,7 +36,7 @@ Examples:
   fleet -replicas 100 -mode leased
   fleet -replicas 8 -load 0.5 -mode all
   fleet -replicas 100 -shape steady -load 1.5 -mode leased -guard=false
-  fleet -replicas 8 -shape steady -load 1.5 -kill 2@3m -join 2@5m
+  fleet -replicas 8 -shape steady -load 1.5 -kill 2@3m -join 2@5m -plot fleet
 
 Flags:
 `
@@ -74,6 +75,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	})
 	f.Func("down", "`from-to`: the store is down, such as 3m-4m", o.setDown)
 	f.BoolVar(&o.json, "json", false, "print a JSON array with the figures of each mode instead of the table")
+	f.StringVar(&o.plot, "plot", "", "write a plot to `name`.svg and name.png")
 	if err := commandline.Parse(f, args, out, usageHead, ""); err != nil {
 		return o, err
 	}

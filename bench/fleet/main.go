@@ -36,6 +36,8 @@ type result struct {
 	// Events is how many were simulated, and Seconds how long that took.
 	Events  int64   `json:"events"`
 	Seconds float64 `json:"seconds"`
+
+	series []fleet.Sample
 }
 
 // run simulates what args ask for and returns the exit code.
@@ -55,7 +57,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-// simulate plays all modes, and prints what became of them.
+// simulate plays all modes, and prints and draws what became of them.
 func (o *options) simulate(stdout, stderr io.Writer) error {
 	var results []result
 	for _, m := range o.modes {
@@ -70,14 +72,20 @@ func (o *options) simulate(stdout, stderr io.Writer) error {
 		took := time.Since(began)
 		fmt.Fprintf(stderr, "\r%-8v %d calls, %d events in %v%s\n", m, len(log.Calls), log.Events, took.Round(10*time.Millisecond), "          ")
 		results = append(results, result{
-			Config: log.Config, Metrics: fleet.Measure(log), Events: log.Events, Seconds: took.Seconds(),
+			Config: log.Config, Metrics: fleet.Measure(log), Events: log.Events, Seconds: took.Seconds(), series: fleet.Series(log),
 		})
 	}
 	write := writeTable
 	if o.json {
 		write = writeJSON
 	}
-	return write(stdout, results)
+	if err := write(stdout, results); err != nil {
+		return err
+	}
+	if o.plot == "" {
+		return nil
+	}
+	return writePlots(o.plot, results)
 }
 
 // progress tells every virtual minute how far a run has come.

@@ -277,6 +277,17 @@ func (c *Config) absent() (n int) {
 	return n
 }
 
+// fewest is the smallest number of replicas that live at a time.
+func (c *Config) fewest() int {
+	live := c.Replicas - c.absent()
+	least := live
+	for _, ch := range c.Changes {
+		live += ch.Join - ch.Kill
+		least = min(least, live)
+	}
+	return least
+}
+
 // mean of a log-normal time, in seconds.
 func (s Spread) mean() float64 { return s.Median.Seconds() * math.Exp(s.Sigma*s.Sigma/2) }
 

@@ -60,7 +60,7 @@ func Run(cfg Config) (*Log, error) {
 	there := cfg.Replicas - cfg.absent()
 	if cfg.Mode != Alone {
 		s.coordinator, err = share.NewCoordinator(share.CoordinatorConfig{
-			Dims: cfg.sharedDims(), DebitAtGrant: cfg.NoGuard, Replicas: there,
+			Dims: cfg.sharedDims(), DebitAtGrant: cfg.NoGuard, Replicas: cfg.fewest(),
 		})
 		if err != nil {
 			return nil, err

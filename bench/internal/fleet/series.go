@@ -13,6 +13,8 @@ type Sample struct {
 	Let float64
 	// Refused is the number of 429s since the last sample.
 	Refused int
+	// Trips is the number of requests that reached the store since then.
+	Trips int
 }
 
 // Series samples a run every second.
@@ -50,7 +52,7 @@ func Series(l *Log) []Sample {
 	for i := range list {
 		s := &list[i]
 		s.At = float64(i + 1)
-		s.Refused = int(l.Refusals[i])
+		s.Refused, s.Trips = int(l.Refusals[i]), int(l.Trips[i])
 		if i > 0 {
 			s.Waiting += list[i-1].Waiting
 			s.Flying += list[i-1].Flying
