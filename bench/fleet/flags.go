@@ -61,6 +61,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	guard := f.Bool("guard", true, "what is granted counts as outstanding until it is spent; -guard=false debits it when it is granted")
 	f.Float64Var(&c.Error, "error", 0, "`sigma` of the factor by which a call uses another number of tokens than was estimated")
 	f.Float64Var(&c.Tokens, "tokens", 1500, "mean `tokens` of a call")
+	f.Float64Var(&c.TokensSigma, "tokens-sigma", 0.5, "`sigma` of the logarithm of that")
 	f.Int64Var(&c.Slots, "slots", 0, "calls in flight of the whole fleet at most (default twice what the quota needs)")
 	f.DurationVar(&c.MaxWait, "max-wait", 0, "how `long` a call waits before it gives up; 0 is for ever")
 	f.DurationVar(&c.On, "on", 30*time.Second, "how `long` a bursty replica is on, in the mean")

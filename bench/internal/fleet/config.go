@@ -115,8 +115,8 @@ type Config struct {
 	// Length is how long calls come, and the simulation lasts. Defaults to 10 minutes.
 	Length time.Duration `json:"length"`
 	Seed   uint64        `json:"seed"`
-	// Tokens is the mean of what a call uses, log-normal with TokensSigma. They default
-	// to 1500 and 0.5.
+	// Tokens is the mean of what a call uses, log-normal with TokensSigma. Tokens defaults
+	// to 1500, and then TokensSigma to 0.5.
 	Tokens      float64 `json:"tokens"`
 	TokensSigma float64 `json:"tokens_sigma"`
 	// Error is the sigma of the factor by which a call uses another number of tokens than
@@ -174,8 +174,10 @@ func (c Config) WithDefaults() (Config, error) {
 	}
 	def(&c.Rate, 8)
 	def(&c.Load, 0.5)
-	def(&c.Tokens, 1500)
-	def(&c.TokensSigma, 0.5)
+	if c.Tokens == 0 {
+		c.Tokens = 1500
+		def(&c.TokensSigma, 0.5)
+	}
 	spread(&c.First, 600*time.Millisecond)
 	spread(&c.Rest, 3*time.Second)
 	spread(&c.ToStore, time.Millisecond)
