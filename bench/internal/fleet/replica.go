@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/headgate-go/headgate/bench/internal/engine"
@@ -53,7 +54,7 @@ func (c *Config) limiter(limit int64) (budget.Limiter, error) {
 func (s *sim) boot(r *replica) error {
 	c := &s.cfg
 	r.life++
-	r.alive, r.pollAt, r.lookAt, r.asked = true, -1, -1, 0
+	r.alive, r.pollAt, r.lookAt, r.asked = true, math.MinInt64, math.MinInt64, 0
 	r.calls = make(map[gate.ID]int32)
 	cfg := gate.Config{Classes: []gate.Class{{Weight: 1}}, Slots: c.Slots}
 	limits := []int64{c.TokensPerMinute(), c.RequestsPerMinute()}
@@ -177,7 +178,9 @@ func (s *sim) atStore(nth int64) {
 		delete(s.messages, nth)
 		return
 	}
-	s.log.Trips[min(int(s.now/int64(time.Second)), len(s.log.Trips)-1)]++
+	if s.now >= 0 {
+		s.log.Trips[s.now/int64(time.Second)]++
+	}
 	m.reply = s.coordinator.Do(s.time(), m.req)
 	s.push(s.now+s.cfg.ToStore.draw(s.net), answered, m.from.n, nth)
 }

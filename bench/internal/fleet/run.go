@@ -31,6 +31,11 @@ type sim struct {
 	sent        int64
 }
 
+// lead is how long before the first call the fleet is started: static replicas have
+// their parts only when all know of each other, and windows have forgotten what was
+// before.
+const lead = 75 * time.Second
+
 // call is a call that has not ended.
 type call struct {
 	job
@@ -72,6 +77,7 @@ func Run(cfg Config) (*Log, error) {
 	for i := range cfg.Replicas {
 		s.replicas = append(s.replicas, &replica{n: int32(i)})
 	}
+	s.now = -int64(lead)
 	for _, r := range s.replicas[:there] {
 		if err := s.boot(r); err != nil {
 			return nil, err
