@@ -125,6 +125,7 @@ type Coordinator struct {
 	order    int64      // of claims
 	nextLook int64      // the first expiry, at the earliest
 	changed  bool       // limits or shares may be others
+	open     []part     // those that want some, while it is divided
 }
 
 // account is one dimension.

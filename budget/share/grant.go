@@ -201,13 +201,14 @@ func (c *Coordinator) extra(p *replica, i int, claimed int64) int64 {
 		return 0
 	}
 	sum := want
-	open := []part{{float64(has), float64(want), p.weight}} // p is the first
+	open := append(c.open[:0], part{float64(has), float64(want), p.weight}) // p is the first
 	for _, q := range c.list {
 		if o := &q.dims[i]; q != p && !q.lapsed && o.want > 0 {
 			open = append(open, part{float64(o.out), float64(o.want), q.weight})
 			sum = satAdd(sum, o.want)
 		}
 	}
+	c.open = open
 	if sum <= pool {
 		return want
 	}
