@@ -80,7 +80,8 @@ var changeTests = []test{
 		e.settle(e.take(past, e.hold("tenant", 20, 1000)), 20)
 		only := e.take(e.hold("user", 5, 100))
 		e.toWindow(1, time.Second)
-		e.settle(e.take(e.hold("user", 30, 100), e.rolling("user", quota.Hold, 30, 1, 60, 0), e.hold("tenant", 30, 1000)), 30)
+		ended := e.take(e.hold("user", 30, 100), e.rolling("user", quota.Hold, 30, 1, 60, 0), e.hold("tenant", 30, 1000))
+		e.settle(ended, 30)
 		shared := e.take(e.hold("user", 40, 100), e.rolling("user", quota.Hold, 10, 1, 60, 0), e.hold("tenant", 40, 1000))
 		if err := e.Ledger.Erase(e.ctx(), e.tree, "user"); err != nil {
 			e.Fatal(err)
@@ -90,10 +91,15 @@ var changeTests = []test{
 		if h, err := e.Ledger.History(e.ctx(), e.tree, past.Counter, 9); err != nil || len(h) != 0 {
 			e.Fatalf("History = %+v, %v", h, err)
 		}
-		for _, st := range e.settle(shared, 25).Status {
+		told := append(e.settle(shared, 25).Status, e.settle(ended, 30).Status...) // the second is a repeat
+		told = append(told, e.try(shared, e.hold("user", 40, 100), e.rolling("user", quota.Hold, 10, 1, 60, 0), e.hold("tenant", 40, 1000)).Status...)
+		for _, st := range told {
 			if st.Counter.Key == "user" {
-				e.Fatalf("Settle tells of the key that was erased: %+v", st)
+				e.Fatalf("the key that was erased is told of: %+v", st)
 			}
+		}
+		if len(told) != 3+3+3 || told[5].Counter.Key != "tenant" || told[5].Committed != 30 {
+			e.Fatalf("what was not erased is not told of as it was: %+v", told)
 		}
 		e.stands(e.hold("tenant", 0, 1000), 55, 0)
 		e.stands(e.hold("user", 0, 100), 0, 0)

@@ -359,3 +359,19 @@ func TestReservationsAreRememberedFromTheirEnd(t *testing.T) {
 		t.Errorf("it is remembered for %v, want 2h", ttl)
 	}
 }
+
+func TestWhatASettlementBringsWithoutALimitIsNotTakenForErased(t *testing.T) {
+	t.Parallel()
+	l := open(t, shared(t), prefix(t))
+	id := take(t, l, "t", hourly("u", quota.Hold, 1, -1))
+	free := perMinute("free", quota.Count, 5, 0)
+	free.Limit = -1
+	for seq := range int64(3) { // settled, corrected, and a repeat of that
+		res, err := l.Settle(t.Context(), quota.Settle{
+			ID: id, Tree: "t", Adjust: true, Seq: min(seq, 1), Actual: quota.Amounts{quota.Tokens: 1}, More: []quota.Entry{free},
+		})
+		if err != nil || len(res.Status) != 2 || res.Status[1].Counter != free.Counter {
+			t.Errorf("Settle = %+v, %v, want two statuses, the second of %v", res, err, free.Counter)
+		}
+	}
+}

@@ -130,6 +130,22 @@ func (r *decoder) record(k keys) (rec record, err error) {
 	return rec, r.err()
 }
 
+// repeated reads what comes after a reservation that is told again: which of its accounts
+// were erased since. Nothing is told of these.
+func (r *decoder) repeated(rec *record) error {
+	for i := 1; r.s != ""; i++ {
+		if r.byte() == 0 {
+			continue
+		}
+		for j := range rec.held {
+			if h := &rec.held[j]; h.place == i {
+				h.said |= erased
+			}
+		}
+	}
+	return r.err()
+}
+
 // slot reads the slot of an entry.
 func (r *decoder) slot(h *held) (st stand) {
 	r.bytes(8) // its name

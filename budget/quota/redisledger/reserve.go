@@ -159,6 +159,9 @@ func (l *Ledger) Reserve(ctx context.Context, r quota.Reserve) (quota.Reserved, 
 	d := decoder{s: answer[1:]}
 	if answer[0] == 'R' {
 		rec, err := d.record(l.keysOf(r.Tree))
+		if err == nil {
+			err = d.repeated(&rec)
+		}
 		if err != nil {
 			return none, err
 		}

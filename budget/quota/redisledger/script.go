@@ -30,6 +30,8 @@ var (
 	sweepLua string
 	//go:embed lua/plain.lua
 	plainLua string
+	//go:embed lua/repeat.lua
+	repeatLua string
 	//go:embed lua/more.lua
 	moreLua string
 	//go:embed lua/reserve.lua
@@ -120,13 +122,14 @@ var (
 	sweeping = unfold + "local function sweeping(past)\n" + endsLua +
 		"local function conclude(name, s, state, actual, low, high, targets, old)\n" + concludeLua + "return s\nend\n" +
 		sweepLua + "end\n"
-	unfoldPlain = "local function unfoldplain()\n" + plainLua + "end\n"
-	unfoldMore  = "local function unfoldmore(past)\n" + moreLua + "end\n"
+	unfoldPlain  = "local function unfoldplain()\n" + plainLua + "end\n"
+	unfoldRepeat = "local function unfoldrepeat()\n" + repeatLua + "end\n"
+	unfoldMore   = "local function unfoldmore(past)\n" + moreLua + "end\n"
 )
 
 var (
-	reserveScript = newFastScript("reserve", sweeping, reserveLua, reserveFastLua)
-	settleScript  = newFastScript("settle", sweeping+unfoldMore, endsLua+strings.NewReplacer("-- CONCLUDE\n", concludeLua, "-- PLAIN\n", unfoldPlain).Replace(settleLua), settleFastLua)
+	reserveScript = newFastScript("reserve", sweeping+unfoldRepeat, reserveLua, reserveFastLua)
+	settleScript  = newFastScript("settle", sweeping+unfoldMore+unfoldRepeat, endsLua+strings.NewReplacer("-- CONCLUDE\n", concludeLua, "-- PLAIN\n", unfoldPlain).Replace(settleLua), settleFastLua)
 	releaseScript = newScript("release", sweeping, releaseLua)
 	renewScript   = newScript("renew", sweeping, renewLua)
 	statusScript  = newScript("status", sweeping, statusLua)

@@ -68,11 +68,15 @@ func (l *Ledger) Settle(ctx context.Context, s quota.Settle) (quota.Settled, err
 		d.byte()
 	}
 	rec, err := d.record(l.keysOf(s.Tree))
+	repeated := answer[0] == 'R'
+	if err == nil && repeated {
+		err = d.repeated(&rec)
+	}
 	if err != nil {
 		return quota.Settled{}, err
 	}
 	res := rec.settled(s.Room)
-	res.Repeated = answer[0] == 'R'
+	res.Repeated = repeated
 	return res, nil
 }
 

@@ -142,6 +142,7 @@ for i = 1, n do
         if now + t > need then need = now + t end
       end
     end
+    if settles and need == 0 then need = now end -- else it would seem to be erased
     if state == SETTLED then
       if gone then said = ERASED end
       parts[i] = put(BUCKET_ENDED, said, mark, target or spent, units, part, since, held)

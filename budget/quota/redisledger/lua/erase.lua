@@ -1,6 +1,6 @@
 -- Erase forgets the counters of a key, and takes its name out of open reservations. It
 -- looks at some of these, and answers with where to go on. Those that have ended are
--- forgotten by themselves, and nothing that is told of them names the key. Its keys are
+-- forgotten by themselves, and nothing that is told of them names the key: see repeat.lua. Its keys are
 -- the index, the account and its past windows.
 local cursor = ARGV[1]
 if cursor == '0' then call('DEL', KEYS[2], KEYS[3]) end

@@ -13,7 +13,10 @@ local expires = now + ttl
 
 local past, first, behind
 local got = call('MGET', unpack(KEYS, 2))
-if got[1] then return 'R' .. got[1] end
+if got[1] then
+  past = unfoldrepeat() -- RARE
+  return 'R' .. past(got[1])
+end
 for p = 1, places do
   if got[p + 1] and now >= get('<l', got[p + 1], 17) then
     past = unfold() -- RARE

@@ -180,6 +180,6 @@ if now >= low and now < high and places > 0 and not KEYS[places + 3] then
       parts[1], parts[2], parts[entries + 3] = put('<BlHBll', 84, now, 0, 0, 0, wait), '', nil
       return parts
     end
-    return 'R' .. call('GET', KEYS[2])
+    return 'X' -- it is a repeat
   end
 end

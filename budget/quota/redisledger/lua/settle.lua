@@ -59,8 +59,11 @@ if changes then
   state = SETTLED
   -- CONCLUDE
   if not s then return 'E' end
+elseif state == RELEASED then
+  answer = 'P'
 else
-  answer = state == RELEASED and 'P' or 'R'
+  past = unfoldrepeat() -- RARE
+  s, answer = past(s), 'R'
 end
 if newer then
   call('SET', KEYS[3], put('<Ii', low2, high2), 'PX', ceil((remember + DAY) / 1000))
