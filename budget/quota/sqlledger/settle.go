@@ -115,6 +115,9 @@ func (op *settling) settle(b *book, rec *record) {
 		over := h.over(h.last)
 		rec.settled.over = rec.settled.over || over
 		if !h.rolling || !h.passed {
+			if h.rolling { // what was refilled is noted, and so it is written
+				b.touchBucket(h.counter, h.limit)
+			}
 			b.noteHeld(h, what, rec, used, percent, flagsOf(late, over))
 		}
 	}

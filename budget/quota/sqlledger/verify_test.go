@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate/budget/quota"
+	"github.com/headgate-go/headgate/budget/quota/sqlledger"
 )
 
 // number is what a query returns.
@@ -121,5 +123,22 @@ func TestChangesSayWhoHasUsedUpACounter(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("the changes are\n%q, want\n%q", got, want)
 		}
+	})
+}
+
+func TestTheAuditReproducesWhatIsRefilledBetweenCorrections(t *testing.T) {
+	inEach(t, func(t *testing.T, d database) {
+		l := d.ledger(t)
+		id := take(t, l, "acme", held("acme", 1, -1))
+		s := quota.Settle{ID: id, Tree: "acme", Actual: tokens(1), More: []quota.Entry{flowing("acme", 500)}}
+		if _, err := l.Settle(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		sqlledger.Pass(l, 6*time.Second) // 100 flow back
+		s.Actual, s.More, s.Adjust, s.Seq = tokens(2), nil, true, 1
+		if res, err := l.Settle(t.Context(), s); err != nil || len(res.Status) != 2 || res.Status[1].Committed > 400 {
+			t.Fatalf("Settle = %+v, %v", res, err)
+		}
+		reproduced(t, l)
 	})
 }
