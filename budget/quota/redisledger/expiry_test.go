@@ -375,3 +375,49 @@ func TestWhatASettlementBringsWithoutALimitIsNotTakenForErased(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatHasExpiredCountsInNoSettlement(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		settle func(l *redisledger.Ledger, id string) (quota.Settled, error)
+	}{
+		{"corrected", func(l *redisledger.Ledger, id string) (quota.Settled, error) {
+			settle(t, l, "t", id, 1)
+			take(t, l, "t", always("u", quota.Hold, 95, 100))
+			redisledger.Pass(l, quota.DefaultTTL+time.Second)
+			return l.Settle(t.Context(), quota.Settle{ID: id, Tree: "t", Actual: quota.Amounts{quota.Tokens: 9}, Adjust: true, Seq: 1})
+		}},
+		{"late", func(l *redisledger.Ledger, id string) (quota.Settled, error) {
+			redisledger.Pass(l, quota.DefaultTTL+time.Second)
+			stands(t, l, "t", always("u", quota.Hold, 0, 100), 0, 0)
+			take(t, l, "t", always("u", quota.Hold, 95, 100))
+			redisledger.Pass(l, quota.DefaultTTL+time.Second)
+			return l.Settle(t.Context(), quota.Settle{ID: id, Tree: "t", Actual: quota.Amounts{quota.Tokens: 9}})
+		}},
+		{"with another counter", func(l *redisledger.Ledger, id string) (quota.Settled, error) {
+			take(t, l, "t", always("other", quota.Hold, 95, 100))
+			redisledger.Pass(l, quota.DefaultTTL-time.Second)
+			if lost, err := l.Renew(t.Context(), "t", time.Hour, id); err != nil || len(lost) > 0 {
+				t.Fatalf("Renew lost %q, %v", lost, err)
+			}
+			redisledger.Pass(l, 2*time.Second)
+			return l.Settle(t.Context(), quota.Settle{
+				ID: id, Tree: "t", Actual: quota.Amounts{quota.Tokens: 9}, More: []quota.Entry{always("other", quota.Count, 9, 100)},
+			})
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := open(t, shared(t), prefix(t))
+			res, err := tt.settle(l, take(t, l, "t", always("u", quota.Hold, 1, 100)))
+			if err != nil || res.Over || len(res.Status) == 0 {
+				t.Fatalf("Settle = %+v, %v, and nothing is above its limit", res, err)
+			}
+			for _, st := range res.Status {
+				if st.Committed != 9 || st.Reserved != 0 {
+					t.Errorf("%s stands at %d committed and %d reserved, want 9 and 0", st.Counter.Key, st.Committed, st.Reserved)
+				}
+			}
+		})
+	}
+}

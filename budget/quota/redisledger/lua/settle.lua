@@ -11,14 +11,15 @@ local s = call('GET', name)
 -- FAST
 
 -- PLAIN
-if s and byte(s, 2) == OPEN then -- its accounts may hold what has expired
+local was = s and byte(s, 2)
+if was == OPEN or was == EXPIRED or was and adjust == 1 then -- its accounts, and those that come with it, may hold what has expired
   local _, _, _, _, _, _, _, _, _, n, _, _, _, _, _, at_name = get(RECORD, s)
   local length
   length, at_name = get('<H', s, at_name)
   at_name = at_name + length
-  for _ = 1, n do
-    local account
-    account, at_name = get('<Hc0', s, at_name)
+  for i = 1, n + places do
+    local account = ARGV[i - n + 4]
+    if i <= n then account, at_name = get('<Hc0', s, at_name) end
     local text = call('MGET', account)[1] -- nil for what is no account any more
     if text and now >= get('<l', text, 17) then
       past = unfold() -- RARE
