@@ -319,3 +319,18 @@ func TestRefundsOfManyHoldsAreExactUpToABound(t *testing.T) {
 		})
 	}
 }
+
+func TestALargeWindowStaysExactWhenAnotherOneBegins(t *testing.T) {
+	t.Parallel()
+	client, first := shared(t), time.Now()
+	l := open(t, client, prefix(t))
+	const large = 1<<53 + 1
+	settle(t, l, "t", take(t, l, "t", hourlyAt(first, "u", quota.Hold, 1, -1)), large)
+	l = open(t, client, prefix(t)) // which knows of no large amounts
+	redisledger.Pass(l, time.Hour)
+	take(t, l, "t", hourlyAt(first.Add(time.Hour), "u", quota.Hold, 1, -1))
+	past, err := l.History(t.Context(), "t", hourly("u", quota.Hold, 0, 0).Counter, 9)
+	if err != nil || len(past) != 1 || past[0].Committed != large {
+		t.Errorf("History = %+v, %v, want one window with %d", past, err, int64(large))
+	}
+}

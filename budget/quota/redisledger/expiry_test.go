@@ -421,3 +421,27 @@ func TestWhatHasExpiredCountsInNoSettlement(t *testing.T) {
 		})
 	}
 }
+
+func TestAWindowThatIsOnlyLookedPastIsKeptOnce(t *testing.T) {
+	t.Parallel()
+	l := open(t, shared(t), prefix(t))
+	first := time.Now()
+	settled := take(t, l, "t", hourlyAt(first, "u", quota.Hold, 30, 100))
+	settle(t, l, "t", settled, 30)
+	redisledger.Pass(l, time.Hour)
+	now := first.Add(time.Hour)
+	for range 2 { // as admissions do, which check what others spend
+		take(t, l, "t", hourlyAt(now, "u", quota.Check, 0, 100), hourlyAt(now, "tenant", quota.Count, 1, 100))
+	}
+	s := quota.Settle{ID: settled, Tree: "t", Adjust: true, Seq: 1, Actual: quota.Amounts{quota.Tokens: 40}}
+	for range 2 {
+		if res, err := l.Settle(t.Context(), s); err != nil || res.Status[0].Committed != 40 {
+			t.Fatalf("Settle = %+v, %v", res, err)
+		}
+		past, err := l.History(t.Context(), "t", hourly("u", quota.Hold, 0, 0).Counter, 9)
+		if err != nil || len(past) != 1 || past[0].Committed != 40 {
+			t.Fatalf("History = %+v, %v, want one window with 40", past, err)
+		}
+		take(t, l, "t", hourlyAt(now, "u", quota.Hold, 1, 100))
+	}
+}

@@ -196,6 +196,7 @@ for i = 1, n do
         past.keeps(names[p], slot, all)
       else
         local length = 56
+        if w and off then past.shelve(names[p], slot, text, off) end
         if not off then off, length = #text + 1, 0 end
         local put_in = put(PERIOD_SLOT, slot, from, to, used, held, last, crossed, epoch, 0)
         if off > done then new = new .. sub(text, done, off - 1) .. put_in else new = new .. put_in end

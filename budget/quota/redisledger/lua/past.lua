@@ -67,26 +67,30 @@ function past.save()
 end
 
 -- window finds the window that begins at a time, where a slot has another one: among
--- the past ones, which are returned, too. If there is none it makes one, which takes
--- the place of the slot's if it is later.
+-- the past ones, which are returned, too. If there is none it makes one; if that is later
+-- than the slot's, it is for the slot, and the slot's is to be shelved when it is written.
 function past.window(account, slot, text, off, from, to)
   local w = {from = from, to = to, used = ZERO, held = ZERO, limit = NONE, crossed = 0, epoch = 0}
   if not off then return w end
-  local old = {}
-  old.from, old.to, old.used, old.held, old.limit, old.crossed, old.epoch = get(PERIOD, text, off + 8)
+  if from > get('<l', text, off + 8) then return w end
   local all = windows(account, slot)
-  if from > old.from then
-    if old.used > ZERO or old.held > ZERO or old.crossed > 0 then
-      archive(all, old)
-      past.keeps(account, slot, all)
-    end
-    return w
-  end
   for i = #all, 1, -1 do
     if all[i].from == from then return all[i], all end
   end
   archive(all, w)
   return w, all
+end
+
+-- shelve puts the window of a slot, in whose place another one comes, among the past ones.
+function past.shelve(account, slot, text, off)
+  local w = {}
+  w.from, w.to, w.used, w.held, w.limit, w.crossed, w.epoch = get(PERIOD, text, off + 8)
+  see(w.used, w.held)
+  if w.used > ZERO or w.held > ZERO or w.crossed > 0 then
+    local all = windows(account, slot)
+    archive(all, w)
+    past.keeps(account, slot, all)
+  end
 end
 
 -- spanned is the window of three in which it is now, or else the one in the middle.

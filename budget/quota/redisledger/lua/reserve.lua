@@ -213,6 +213,7 @@ repeat
           past.keeps(KEYS[p + 2], slot, all)
         else
           local length = 56
+          if w then past.shelve(KEYS[p + 2], slot, text, off) end
           if not off then off, length = #text + 1, 0 end
           if off > done then new = new .. sub(text, done, off - 1) .. s else new = new .. s end
           done = off + length

@@ -74,7 +74,6 @@ for i = 1, entries do
       w, all = past.window(KEYS[p + 2], slot, text, off, from, to)
       used, held, limit, crossed, epoch = w.used, w.held, w.limit, w.crossed, w.epoch
       there = all
-      past.forget()
     end
     see(used, held)
     if changes and there then
