@@ -320,3 +320,47 @@ func TestClosedLedgerWaitsForWhatIsUnderWayAndRefusesTheRest(t *testing.T) {
 	}
 	unavailable(t, "Flush of a closed ledger", l.Flush(t.Context()))
 }
+
+// Whoever makes the round trip of all that wait has a deadline of its own.
+func TestNobodyStaysPastADeadlineForOthers(t *testing.T) {
+	t.Parallel()
+	proxy := servers.NewProxy(t, servers.SharedRedis(t).Addr())
+	for name, client := range clients(t, proxy.Addr()) {
+		l := open(t, client, prefix(t), within(5*time.Second))
+		take(t, l, name, hourly("u", quota.Count, 1, -1))
+		const delay = 400 * time.Millisecond
+		proxy.Delay(delay)
+		reserve := func(ctx context.Context) error {
+			_, err := l.Reserve(ctx, quota.Reserve{ID: budget.NewID(), Tree: name, Entries: []quota.Entry{hourly("u", quota.Count, 1, -1)}})
+			return err
+		}
+		var wg sync.WaitGroup
+		for range 4 { // as many as have a round trip of their own
+			wg.Go(func() {
+				if err := reserve(t.Context()); err != nil {
+					t.Errorf("client %s: %v", name, err)
+				}
+			})
+		}
+		time.Sleep(delay / 10)
+		for i := range 2 { // the second one makes the round trip of both
+			wg.Go(func() {
+				ctx, limit := t.Context(), time.Hour
+				if i == 1 {
+					limit = delay * 3 / 2
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, limit)
+					defer cancel()
+				}
+				begun := time.Now()
+				err := reserve(ctx)
+				if took := time.Since(begun); took > limit+delay/4 || (err != nil) != (i == 1) {
+					t.Errorf("client %s: after %v of %v: %v", name, took, limit, err)
+				}
+			})
+			time.Sleep(delay / 20)
+		}
+		wg.Wait()
+		proxy.Delay(0)
+	}
+}

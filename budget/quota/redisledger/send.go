@@ -23,10 +23,9 @@ const (
 	batch = 64
 )
 
-// A sender has scripts run. There is no goroutine behind it if the client keeps
-// deadlines: a caller makes the round trip of its own request, and of all that wait
-// when its turn comes. Where the client does not, a round trip may outlast its callers,
-// and is made in a goroutine.
+// A sender has scripts run. If the client keeps deadlines, a caller that need not wait
+// makes the round trip of its own request. What may outlast its callers is made in a
+// goroutine: a round trip of all that wait, and any one where the client does not.
 type sender struct {
 	client  redis.UniversalClient
 	limit   time.Duration
@@ -95,18 +94,21 @@ func (s *sender) do(ctx context.Context, src *source, args []any, until time.Tim
 
 	limit := time.NewTimer(time.Until(until))
 	defer limit.Stop()
-	select {
-	case all := <-r.turn:
-		if all != nil {
-			s.travel(context.WithoutCancel(ctx), until, new(trip), all...)
+	for {
+		select {
+		case all := <-r.turn:
+			if all == nil {
+				return r.reply, r.err
+			}
+			// It is the round trip of others, too, who may have more time than ctx.
+			go s.travel(context.WithoutCancel(ctx), until, new(trip), all...)
+		case <-ctx.Done():
+			s.leave(r, false)
+			return "", ctx.Err()
+		case <-limit.C:
+			s.leave(r, true)
+			return "", fmt.Errorf("%w: no answer within %v", quota.ErrUnavailable, s.limit)
 		}
-		return r.reply, r.err
-	case <-ctx.Done():
-		s.leave(r, false)
-		return "", ctx.Err()
-	case <-limit.C:
-		s.leave(r, true)
-		return "", fmt.Errorf("%w: no answer within %v", quota.ErrUnavailable, s.limit)
 	}
 }
 
@@ -147,7 +149,7 @@ func (s *sender) travel(ctx context.Context, until time.Time, t *trip, all ...*r
 		if r.turn != nil {
 			select {
 			case r.turn <- nil:
-			default: // it is the one that has travelled
+			default: // it has left
 			}
 		}
 	}
