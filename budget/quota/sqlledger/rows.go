@@ -100,8 +100,8 @@ func (b *book) note(c *counter, p *period, what change, rec *record, amount int6
 	b.audit = append(b.audit, row)
 }
 
-// maxSubject is the longest subject that is kept, in bytes: databases do not index
-// longer ones, and what is not found by its subject could not be erased.
+// maxSubject is the longest subject that is kept, in bytes as it is written: databases do
+// not index longer ones, and what is not found by its subject could not be erased.
 const maxSubject = 2000
 
 // callRow is a row of the audit: for whom a reservation was made.
@@ -114,7 +114,7 @@ type callRow struct {
 
 func newCallRow(rec *record, at int64, r *quota.Reserve) callRow {
 	row := callRow{rec, at, r.Tree, r.ID, r.Note}
-	if len(row.note.Subject) > maxSubject {
+	if len(toText(row.note.Subject)) > maxSubject {
 		row.note.Subject = ""
 	}
 	return row
