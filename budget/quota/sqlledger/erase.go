@@ -7,7 +7,8 @@ import (
 // Erase implements [quota.Ledger]. The names of the key's counters are gone in one step,
 // with what was spent and held in them, and after that what the audit has about them, and who
 // is named in it by this key or one within it. That takes a transaction for every thousand
-// rows; should an error come in between, erasing again does what is missing.
+// rows. Should an error come in between, erasing again takes the names out of what is left;
+// rows of the audit about counters that are gone go after [Config].AuditRetention then.
 //
 // What reservations hold under other keys stays, to be settled there, and so do the
 // amounts in the audit of other counters.
@@ -70,8 +71,9 @@ func (op *forgetting) within(ctx context.Context, tx transaction, _ int64) error
 		return err
 	}
 	op.rows += n
-	// Keys within a key go on with a slash. The next character is 0.
-	n, err = tx.exec(ctx, `UPDATE {p}calls SET reservation = '', subject = '', turn = '', call = '' WHERE id IN (
+	// Keys within a key go on with a slash. The next character is 0. Whoever has no tenant is
+	// a tree by the same name.
+	n, err = tx.exec(ctx, `UPDATE {p}calls SET tree = CASE WHEN tree = $1 THEN '' ELSE tree END, reservation = '', subject = '', turn = '', call = '' WHERE id IN (
 		SELECT id FROM (SELECT id FROM {p}calls WHERE subject{bytewise} = $1 AND subject <> ''
 			UNION ALL SELECT id FROM {p}calls WHERE subject{bytewise} > $2 AND subject{bytewise} < $3 AND subject <> '') AS x LIMIT $4)`,
 		op.subject, op.subject+"/", op.subject+"0", forgetAtOnce)

@@ -148,3 +148,27 @@ func TestErasingWhileOthersWorkLeavesNothingThatIsWrong(t *testing.T) {
 		stands(t, other, "acme", held("acme/user=bob", 0, -1), 0, 0)
 	})
 }
+
+// Whoever has no tenant is a tree of their own, which is named by their key.
+func TestWhoIsATreeIsErasedFromCallsToo(t *testing.T) {
+	inEach(t, func(t *testing.T, d database) {
+		l, db := d.ledger(t), d.open(t)
+		for _, user := range []string{"user=bob", "user=bobby"} {
+			res, err := l.Reserve(t.Context(), quota.Reserve{
+				ID: "call-of-" + user, Tree: user, Entries: []quota.Entry{held(user, 5, -1)}, Note: quota.Note{Subject: user},
+			})
+			if err != nil || res.Denied >= 0 {
+				t.Fatalf("Reserve = %+v, %v", res, err)
+			}
+		}
+		if err := l.Erase(t.Context(), "user=bob", "user=bob"); err != nil {
+			t.Fatal(err)
+		}
+		for user, want := range map[string]int64{"user=bob": 0, "user=bobby": 1} {
+			if n := number(t, db, "SELECT count(*) FROM headgate_calls WHERE tree = '"+user+"' OR subject = '"+user+"' OR reservation = 'call-of-"+user+"'"); n != want {
+				t.Errorf("%s is named in %d calls, want %d", user, n, want)
+			}
+		}
+		reproduced(t, l)
+	})
+}
