@@ -149,13 +149,13 @@ func (e *Enforcer) Close(ctx context.Context) error {
 	return nil
 }
 
-// ask does an operation of the ledger within its time, or not at all where many have
-// failed.
-func (e *Enforcer) ask(ctx context.Context, do func(context.Context) error) error {
+// ask does an operation of somebody in the ledger within its time, or not at all where
+// many have failed.
+func (e *Enforcer) ask(ctx context.Context, who asker, do func(context.Context) error) error {
 	if e.local {
 		return do(ctx)
 	}
-	a := e.breaker.ask()
+	a := e.breaker.ask(who)
 	if !a.ok {
 		return errNotAsked
 	}

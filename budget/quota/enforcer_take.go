@@ -61,7 +61,7 @@ func (e *Enforcer) reserve(ctx context.Context, r Reserve) (res Reserved, err er
 	if e.local {
 		res, err = e.cfg.Ledger.Reserve(ctx, r)
 	} else {
-		err = e.ask(ctx, func(ctx context.Context) (err error) {
+		err = e.ask(ctx, caller, func(ctx context.Context) (err error) {
 			res, err = e.cfg.Ledger.Reserve(ctx, r)
 			return err
 		})

@@ -37,24 +37,37 @@ type breaker struct {
 	trying   bool
 }
 
+// asker is whose operation it is.
+type asker uint8
+
+const (
+	// caller is somebody who waits for it.
+	caller asker = iota
+	// aside is nobody: what was left over is told, or what is held is renewed. Of a store
+	// of which a part is gone that is what belongs to this part, so that its failures in a
+	// row say nothing about the rest.
+	aside
+)
+
 // asked is an operation that the breaker let through.
 type asked struct {
 	ok    bool
 	trial bool // it tells whether the others may
+	who   asker
 }
 
 // ask asks whether the ledger may be asked.
-func (b *breaker) ask() asked {
+func (b *breaker) ask(who asker) asked {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.pause == 0:
-		return asked{ok: true}
+		return asked{ok: true, who: who}
 	case b.trying || time.Now().Before(b.until):
 		return asked{}
 	}
 	b.trying = true
-	return asked{ok: true, trial: true}
+	return asked{ok: true, trial: true, who: who}
 }
 
 // ended is told how an operation ended. ctx is the caller's, whose end says nothing
@@ -69,6 +82,7 @@ func (b *breaker) ended(ctx context.Context, a asked, err error) {
 	case err != nil && ctx.Err() != nil:
 	case !errors.Is(err, ErrUnavailable):
 		b.failures, b.pause = 0, 0
+	case a.who == aside: // if it has tried, the next one may at once
 	case b.pause == 0:
 		if b.failures++; b.failures >= breakAfter {
 			b.shut(pauseMin)

@@ -95,7 +95,7 @@ func (l *later) do(ctx context.Context, op operation) error {
 	if !l.e.local {
 		ctx = context.WithoutCancel(ctx)
 	}
-	err := l.make(ctx, &op)
+	err := l.make(ctx, caller, &op)
 	if err == nil {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (l *later) do(ctx context.Context, op operation) error {
 }
 
 // make makes an operation. What the ledger does not know any more needs no release.
-func (l *later) make(ctx context.Context, op *operation) error {
+func (l *later) make(ctx context.Context, who asker, op *operation) error {
 	var result Settled
 	var err error
 	if !op.doubted.IsZero() && time.Since(op.doubted) > laterRepeated {
@@ -121,7 +121,7 @@ func (l *later) make(ctx context.Context, op *operation) error {
 		}
 		result, err = l.tell(context.Background(), op)
 	} else {
-		err = l.e.ask(ctx, func(ctx context.Context) (err error) {
+		err = l.e.ask(ctx, who, func(ctx context.Context) (err error) {
 			result, err = l.tell(ctx, op)
 			return err
 		})
@@ -268,7 +268,7 @@ func (l *later) pass(ctx context.Context) (progress bool) {
 		var err error
 		if failures >= laterTries || failed[op.id] || ctx.Err() != nil {
 			err = ErrUnavailable
-		} else if err = l.make(ctx, &op); err != nil && unreachable(err) && time.Since(op.since) < laterLongest {
+		} else if err = l.make(ctx, aside, &op); err != nil && unreachable(err) && time.Since(op.since) < laterLongest {
 			failures++
 			failed[op.id] = true
 		} else {

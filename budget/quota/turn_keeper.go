@@ -192,7 +192,7 @@ func (p *keeper) renew(trees map[string][]holder) bool {
 			}
 			var lost []string
 			ctx := context.Background()
-			err := p.e.ask(ctx, func(ctx context.Context) (err error) {
+			err := p.e.ask(ctx, aside, func(ctx context.Context) (err error) {
 				lost, err = p.e.cfg.Ledger.Renew(ctx, tree, p.e.cfg.TTL, ids...)
 				return err
 			})
