@@ -20,6 +20,8 @@ const (
 	laterMax = 30 * time.Second
 	// laterTries is after how many failures in a row the others wait, too.
 	laterTries = 8
+	// laterTreeTries is after how many failures in a row those of the same tree wait.
+	laterTreeTries = 2
 	// laterLongest is how long is tried.
 	laterLongest = 24 * time.Hour
 	// laterRepeated is how long something is booked again that perhaps was booked
@@ -57,6 +59,7 @@ type later struct {
 	mu sync.Mutex
 	// mu guards all that follows.
 	waiting []operation
+	taken   int            // of those that are being worked on, and are not in waiting
 	ids     map[string]int // of waiting operations, by reservation
 	timer   *time.Timer    // armed while something waits, unless it is being worked on
 	delay   time.Duration
@@ -170,11 +173,12 @@ func notTold(err error) bool {
 func (l *later) add(ctx context.Context, op operation) error {
 	op.since = time.Now()
 	l.mu.Lock()
-	if op.doubtful && (l.closed || len(l.waiting) >= maxLater/2) {
+	waits := len(l.waiting) + l.taken
+	if op.doubtful && (l.closed || waits >= maxLater/2) {
 		l.mu.Unlock()
 		return nil
 	}
-	if full := len(l.waiting) >= maxLater; full || l.closed && !l.working {
+	if full := waits >= maxLater; full || l.closed && !l.working {
 		l.mu.Unlock()
 		err := errLaterClosed
 		if full {
@@ -185,7 +189,7 @@ func (l *later) add(ctx context.Context, op operation) error {
 	}
 	l.waiting = append(l.waiting, op)
 	l.ids[op.id]++
-	n := len(l.waiting)
+	n := waits + 1
 	if !l.working && !l.closed && l.timer == nil {
 		l.timer = time.AfterFunc(l.delay, l.work)
 	}
@@ -254,44 +258,56 @@ func (l *later) work() {
 }
 
 // pass tries each operation that waits once, until too many have failed in a row
-// or ctx ends. It reports whether any was made.
+// or ctx ends. It reports whether any was made. Where a tree has failed twice the rest of
+// it waits, and those that were not tried come first in the next pass: what waits for a
+// part of the store that is gone delays nothing else.
 func (l *later) pass(ctx context.Context) (progress bool) {
 	l.mu.Lock()
-	todo := len(l.waiting)
+	todo := l.waiting
+	l.waiting, l.taken = nil, len(todo)
 	l.mu.Unlock()
 	failures := 0
+	trees := map[string]int{}   // how often each has failed
 	failed := map[string]bool{} // those after it must wait
-	for range todo {
-		l.mu.Lock()
-		op := l.waiting[0]
-		l.mu.Unlock()
-		var err error
-		if failures >= laterTries || failed[op.id] || ctx.Err() != nil {
-			err = ErrUnavailable
-		} else if err = l.make(ctx, aside, &op); err != nil && unreachable(err) && time.Since(op.since) < laterLongest {
-			failures++
+	var untried, tried []operation
+	for i := range todo {
+		op := todo[i]
+		todo[i] = operation{}
+		switch {
+		case failed[op.id], trees[op.tree] >= laterTreeTries:
 			failed[op.id] = true
-		} else {
-			failures, progress = 0, true
-			if err != nil {
-				l.lost(ctx, &op, err)
-				err = nil
-			}
+			tried = append(tried, op)
+			continue
+		case failures >= laterTries || ctx.Err() != nil:
+			untried = append(untried, op)
+			continue
+		}
+		err := l.make(ctx, aside, &op)
+		if err != nil && unreachable(err) && time.Since(op.since) < laterLongest {
+			failures++
+			trees[op.tree]++
+			failed[op.id] = true
+			tried = append(tried, op)
+			continue
+		}
+		failures, progress = 0, true
+		trees[op.tree] = 0
+		if err != nil {
+			l.lost(ctx, &op, err)
 		}
 		l.mu.Lock()
-		l.waiting[0] = operation{}
-		l.waiting = l.waiting[1:]
-		if err != nil {
-			l.waiting = append(l.waiting, op)
-		} else if l.ids[op.id]--; l.ids[op.id] == 0 {
+		if l.ids[op.id]--; l.ids[op.id] == 0 {
 			delete(l.ids, op.id)
 		}
-		n := len(l.waiting)
+		l.taken--
+		n := len(l.waiting) + l.taken
 		l.mu.Unlock()
-		if err == nil {
-			l.e.queued(n)
-		}
+		l.e.queued(n)
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting = append(append(untried, tried...), l.waiting...)
+	l.taken = 0
 	return progress
 }
 
@@ -350,7 +366,7 @@ func (l *later) close(ctx context.Context) (left int) {
 func (l *later) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.waiting)
+	return len(l.waiting) + l.taken
 }
 
 // settleClaims tells the ledger what the holders of claims have used. seq is above

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate-go/headgate/budget"
 	"github.com/headgate-go/headgate/budget/quota"
+	"github.com/headgate-go/headgate/usage"
 )
 
 // of is a context of a user of a tenant.
@@ -17,8 +18,72 @@ func of(tenant, user string) context.Context {
 	return quota.WithSubject(context.Background(), quota.Subject{Tenant: tenant, User: user})
 }
 
-// What is told again to a part of the store that is gone has nobody be refused whose part
-// is there.
+// A correction that comes while the settlement before it is told again, in vain, is told
+// after it all the same.
+func TestWhatIsAddedWhileTheLedgerIsToldIsToldInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t)
+		w := newWorld(t, limitsOf(daily("day", quota.User, quota.Tokens, 1_000)), s.over(nil))
+		r := w.reserve(as("ann"), tokens(100))
+		s.set(down)
+		w.settle(r, tokens(70))
+		s.set(nil)
+		hanging(s, time.Hour)
+		time.Sleep(1200 * time.Millisecond) // it is being told again
+		if err := r.(budget.Adjuster).Adjust(context.Background(), usage.Usage{Output: 80}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // in vain
+		hanging(s, 0)
+		time.Sleep(time.Minute)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		var got []string
+		for _, st := range s.told[len(s.told)-2:] {
+			got = append(got, fmt.Sprint(st.Actual[quota.Tokens], st.Adjust))
+		}
+		if want := "[70 false 80 true]"; fmt.Sprint(got) != want {
+			t.Errorf("it was told %v in the end, want %v", got, want)
+		}
+	})
+}
+
+// gone has a part of the store be gone.
+func gone(tree string) func(op, of string) error {
+	return func(_, of string) error {
+		if of == tree {
+			return errStoreDown
+		}
+		return nil
+	}
+}
+
+// What waits for a part of the store that is gone does not keep the rest waiting.
+func TestWhatWaitsForAPartOfTheStoreDelaysNothingElse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t)
+		w := newWorld(t, limitsOf(daily("day", quota.User, quota.Tokens, 1_000_000)), s.over(nil))
+		var calls []budget.Reservation
+		for range 50 {
+			calls = append(calls, w.reserve(of("acme", "ann"), tokens(100)))
+		}
+		calls = append(calls, w.reserve(of("globex", "bob"), tokens(100)))
+		s.set(down)
+		for _, r := range calls {
+			w.settle(r, tokens(70))
+		}
+		s.set(gone("tenant=acme"))
+		time.Sleep(time.Minute)
+		w.stands(of("globex", "bob"), "day", quota.Tokens, 70, 0)
+		s.set(nil)
+		time.Sleep(2 * time.Minute)
+		w.stands(of("acme", "ann"), "day", quota.Tokens, 50*70, 0)
+	})
+}
+
+// And telling it has nobody be refused whose part is there.
 func TestTellingAPartOfTheStoreThatIsGoneRefusesNobodyElse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
