@@ -101,7 +101,11 @@ func (e *Enforcer) Hierarchy() *Hierarchy { return e.cfg.Hierarchy }
 // It is no answer to whether the program should get requests: where limits are open
 // it serves without the ledger, too; see [Enforcer.Ready].
 func (e *Enforcer) Healthy(ctx context.Context) error {
-	return e.within(ctx, e.cfg.Ledger.Healthy)
+	err := e.within(ctx, e.cfg.Ledger.Healthy)
+	if err == nil {
+		e.outage.note(ctx, nil) // where nobody asks, nothing else ends an outage
+	}
+	return err
 }
 
 // Ready returns nil if somebody may be served: the enforcer is not closed, and the

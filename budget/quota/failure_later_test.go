@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,6 +113,35 @@ func TestTellingAPartOfTheStoreThatIsGoneRefusesNobodyElse(t *testing.T) {
 		}
 		if refused > 0 {
 			t.Errorf("%d of 600 calls were refused", refused)
+		}
+	})
+}
+
+// Where nobody asks any more, whoever probes finds that an outage is over.
+func TestAnOutageEndsWhereOnlyProbesFindThatItHas(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var outages []bool
+		s := newStore(t)
+		w := newWorld(t, limitsOf(daily("day", quota.User, quota.Tokens, 1_000)), s.over(nil), func(c *quota.Config) {
+			c.Hooks.Outage = func(began bool) { mu.Lock(); outages = append(outages, began); mu.Unlock() }
+		})
+		s.set(down)
+		if _, err := w.try(as("ann"), tokens(1)); err == nil {
+			t.Fatal("it passed")
+		}
+		s.set(nil)
+		for range 60 {
+			time.Sleep(10 * time.Second)
+			if err := w.Healthy(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if got := fmt.Sprint(outages); got != "[true false]" {
+			t.Errorf("told %s, want a beginning and an end", got)
 		}
 	})
 }
