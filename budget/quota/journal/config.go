@@ -166,9 +166,21 @@ func (c *Config) safely() time.Duration { return c.Remember - c.Remember/60 }
 // taken.
 const watermarksLast = 24 * time.Hour
 
+// ago is how long ago an instant was by the clock that says it was longer, as the
+// monotonic one may stand still while the machine is suspended, and the other one may be
+// set back. An earlier process has left only the latter: if that says that it is still to
+// come, nobody knows how long ago it was, and it was for ever ago.
+func (c *Config) ago(t, now time.Time) time.Duration {
+	d := max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
+	if d < -c.Remember/60 { // clocks are set right by less
+		return math.MaxInt64
+	}
+	return d
+}
+
 // surely reports whether what the ledger does not know of was surely not charged: told is
 // when it was told first. numbered is true if it was by the number that it is told by now.
 func (c *Config) surely(told time.Time, numbered bool, now time.Time) bool {
-	ago := now.Sub(told)
+	ago := c.ago(told, now)
 	return ago <= c.safely() || c.Watermarks && numbered && ago <= watermarksLast
 }

@@ -100,7 +100,7 @@ func (l *Ledger) settle(ctx context.Context, k key, s *quota.Settle) (quota.Sett
 	at := time.Now()
 	if p != nil {
 		at = p.at
-		if l.j.cfg.Watermarks && time.Since(at) > l.j.cfg.safely() {
+		if l.j.cfg.Watermarks && l.j.cfg.ago(at, time.Now()) > l.j.cfg.safely() {
 			l.retry.arm(0)
 			return quota.Settled{}, fmt.Errorf("journal: %w: what is long ago is told in order", quota.ErrUnavailable)
 		}
@@ -199,7 +199,7 @@ func (l *Ledger) anew(ctx context.Context, x *reservation, of *known, numbered b
 			slog.String("tree", s.Tree), slog.String("reservation", s.ID))
 		return quota.Settled{}, Doubtful, unknown
 	}
-	b := booking{ttl: x.ttl, note: x.note, entries: decodeEntries(of.entries), counts: now.Sub(x.taken) <= l.j.cfg.safely()}
+	b := booking{ttl: x.ttl, note: x.note, entries: decodeEntries(of.entries), counts: l.j.cfg.ago(x.taken, now) <= l.j.cfg.safely()}
 	res, err := l.book(ctx, &b, s)
 	switch {
 	case err == nil:

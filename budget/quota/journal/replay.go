@@ -209,7 +209,7 @@ func (l *Ledger) hold(ctx context.Context, k key) (told, error) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
 	r := quota.Reserve{ID: k.id, Tree: k.tree, TTL: x.ttl, Note: x.note}
-	counted := time.Since(x.taken) <= l.j.cfg.safely()
+	counted := l.j.cfg.ago(x.taken, time.Now()) <= l.j.cfg.safely()
 	for _, e := range entries {
 		if e.Kind != quota.Count || counted {
 			r.Entries = append(r.Entries, e)

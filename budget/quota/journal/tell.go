@@ -134,7 +134,7 @@ func (l *Ledger) again(ctx context.Context, r *Record, answered, numbered bool) 
 			r.Entries[i].Thresholds = nil
 		}
 	}
-	b := booking{note: r.Note, entries: r.Entries, counts: now.Sub(r.Taken) <= l.j.cfg.safely()}
+	b := booking{note: r.Note, entries: r.Entries, counts: l.j.cfg.ago(r.Taken, now) <= l.j.cfg.safely()}
 	_, err = l.book(ctx, &b, &s)
 	switch {
 	case err == nil:
@@ -160,7 +160,7 @@ func (j *Journal) sign(s *quota.Settle, n uint64, at time.Time) {
 // have lost it since; so it is asked for without, and comes back so.
 func (l *Ledger) tell(ctx context.Context, s *quota.Settle, at time.Time) (quota.Settled, error) {
 	res, err := l.ledger.Settle(ctx, *s)
-	if err != nil || s.Writer == "" || !res.Repeated || len(res.Status) > 0 || time.Since(at) > l.j.cfg.safely() {
+	if err != nil || s.Writer == "" || !res.Repeated || len(res.Status) > 0 || l.j.cfg.ago(at, time.Now()) > l.j.cfg.safely() {
 		return res, err
 	}
 	asked := *s
@@ -180,7 +180,7 @@ func released(res *quota.Settled, entries []quota.Entry) bool {
 
 // countAgain tells the ledger what a reservation has counted for good.
 func (l *Ledger) countAgain(ctx context.Context, r *Record) (told, error) {
-	if time.Since(r.Taken) > l.j.cfg.safely() {
+	if l.j.cfg.ago(r.Taken, time.Now()) > l.j.cfg.safely() {
 		return toldDoubtful, nil // asking for it would be to take it
 	}
 	b := booking{note: r.Note, entries: r.Entries, counts: true}
@@ -455,7 +455,7 @@ func (j *Journal) due(now time.Time) []*pending {
 		if p.tried.After(since) {
 			since = p.tried
 		}
-		if p.left || now.Sub(since) >= retryAfter || j.cfg.Watermarks && now.Sub(p.at) > j.cfg.safely() {
+		if p.left || now.Sub(since) >= retryAfter || j.cfg.Watermarks && j.cfg.ago(p.at, now) > j.cfg.safely() {
 			all = append(all, p)
 		}
 	}
