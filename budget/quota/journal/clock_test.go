@@ -34,3 +34,35 @@ func TestWhatIsOfTheFutureIsDoubtful(t *testing.T) {
 		w.tokens("ann", 0)
 	})
 }
+
+// What was answered after since is told, though a clock that was set back says that it was
+// before.
+func TestReplayGoesByTheOrderWhereAClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	begin := func(t *testing.T) *world {
+		w := &world{T: t, store: newStore(t), dir: dir, cfg: journal.Config{Logger: silent}, log: &record{}}
+		w.start()
+		t.Cleanup(w.stop)
+		return w
+	}
+	var since time.Time
+	synctest.Test(t, func(t *testing.T) {
+		w := begin(t)
+		time.Sleep(time.Hour / 2)
+		since = time.Now().Round(0).Add(-time.Second)
+		w.reserve("a", w.day("ann", quota.Hold, 100))
+		w.settle("a", 60)
+	})
+	synctest.Test(t, func(t *testing.T) { // its clock begins at midnight again
+		w := begin(t)
+		time.Sleep(time.Minute)
+		w.reserve("b", w.day("ann", quota.Hold, 100), w.turns("ann"))
+		w.settle("b", 70)
+		time.Sleep(time.Second)
+		w.store.failOver(nil)
+		_, _ = w.l.Replay(w.Context(), since) // of "a" nobody knows how long ago it was
+		w.tokens("ann", 70)
+		w.stands(w.turns("ann"), 1, 0)
+	})
+}

@@ -121,13 +121,15 @@ func (r *replay) run(ctx context.Context) error {
 				return
 			}
 		}
+		before := r.before()
 		reading = records(l.j.dir, func(x *decoded) bool {
+			old := before(x)
 			switch x.kind {
 			case settleKind, countKind:
 			default:
 				return true
 			}
-			if x.n > r.last || done.has(x.n) || x.kind == countKind && x.at.Before(r.since) {
+			if x.n > r.last || done.has(x.n) || x.kind == countKind && old {
 				return true
 			}
 			rec, numbered := x.record, !x.again
@@ -139,13 +141,26 @@ func (r *replay) run(ctx context.Context) error {
 	return errors.Join(err, reading)
 }
 
+// before returns what reports of one record after the other whether it is from before
+// since. What follows one that is not is not either, whatever a clock says that was set
+// back.
+func (r *replay) before() func(*decoded) bool {
+	reached := false
+	return func(x *decoded) bool {
+		reached = reached || !x.at.Before(r.since)
+		return !reached
+	}
+}
+
 // done are the settlements that are not to be told: those that were answered before since,
 // and those that the ledger must not charge.
 func (r *replay) done(ctx context.Context) (numbers, error) {
 	all := numbers{}
+	before := r.before()
 	err := records(r.l.j.dir, func(x *decoded) bool {
+		old := before(x)
 		for _, a := range x.acks {
-			if a.outcome == Void || a.outcome == Doubtful || x.at.Before(r.since) {
+			if a.outcome == Void || a.outcome == Doubtful || old {
 				all.add(a.n)
 			}
 		}
