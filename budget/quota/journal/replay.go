@@ -56,6 +56,9 @@ func (l *Ledger) Replay(ctx context.Context, since time.Time) (Report, error) {
 
 	r := replay{l: l, since: since, last: last}
 	err := r.run(ctx)
+	if err == nil {
+		err = r.runMet(ctx)
+	}
 	r.report.Missing = l.j.missingSince(since)
 	if p := l.j.cfg.Progress; p != nil {
 		p(r.report)
@@ -132,10 +135,41 @@ func (r *replay) run(ctx context.Context) error {
 			if x.n > r.last || done.has(x.n) || x.kind == countKind && old {
 				return true
 			}
-			rec, numbered := x.record, !x.again
-			return yield(job{key{rec.Tree, rec.ID}, func(ctx context.Context) error {
-				return r.one(ctx, func(ctx context.Context) (told, error) { return l.replay(ctx, &rec, numbered) })
-			}})
+			return yield(r.job(x))
+		})
+	})
+	return errors.Join(err, reading)
+}
+
+// job tells the ledger of a record.
+func (r *replay) job(x *decoded) job {
+	rec, numbered := x.record, !x.again
+	return job{key{rec.Tree, rec.ID}, func(ctx context.Context) error {
+		return r.one(ctx, func(ctx context.Context) (told, error) { return r.l.replay(ctx, &rec, numbered) })
+	}}
+}
+
+// runMet tells what came meanwhile and met the ledger before what it corrects was told.
+func (r *replay) runMet(ctx context.Context) error {
+	j := r.l.j
+	if err := j.Flush(ctx); err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	met := map[uint64]bool{}
+	if err := records(j.dir, func(x *decoded) bool {
+		for _, a := range x.acks {
+			if a.n > r.last && a.outcome == Unknown {
+				met[a.n] = true
+			}
+		}
+		return true
+	}); err != nil || len(met) == 0 {
+		return err
+	}
+	var reading error
+	err := r.l.crew(ctx, func(yield func(job) bool) {
+		reading = records(j.dir, func(x *decoded) bool {
+			return x.kind != settleKind || !met[x.n] || yield(r.job(x))
 		})
 	})
 	return errors.Join(err, reading)

@@ -291,3 +291,28 @@ func TestReplayWhileCallsGoOn(t *testing.T) {
 		w.stands(w.turns("ann"), 200, 0)
 	})
 }
+
+// A correction finds nothing in a store that has lost its call, also while that is about to
+// be told.
+func TestReplayTellsACorrectionThatHasMetIt(t *testing.T) {
+	virtual(t, journal.Config{}, func(w *world) {
+		begun := time.Now()
+		w.reserve("a", w.day("ann", quota.Hold, 100))
+		w.settle("a", 60)
+		w.store.failOver(nil)
+		met := false
+		w.store.setFor(func(op string) fault {
+			if op == "settle" && !met {
+				met = true
+				s := used("a", 80)
+				s.Adjust, s.Seq = true, 1
+				if _, err := w.l.Settle(w.Context(), s); !errors.Is(err, quota.ErrUnknownReservation) {
+					t.Errorf("Settle: %v", err)
+				}
+			}
+			return fine
+		})
+		w.replayed(begun, journal.Report{Booked: 1, Settled: 1})
+		w.tokens("ann", 80)
+	})
+}
