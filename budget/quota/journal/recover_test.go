@@ -540,3 +540,61 @@ func TestThresholdsAreToldOnceOverCrashesAndFailovers(t *testing.T) {
 		}
 	})
 }
+
+// What the ledger never takes delays nothing else, and is told once more now and then.
+func TestWhatTheLedgerNeverTakesDelaysNothingElse(t *testing.T) {
+	virtual(t, journal.Config{}, func(w *world) {
+		for i := range 50 {
+			w.reserve(fmt.Sprint("a", i), w.day("ann", quota.Hold, 1))
+		}
+		w.store.set(down)
+		for i := range 50 {
+			w.unsettled(fmt.Sprint("a", i), 1, quota.ErrUnavailable)
+		}
+		w.restart()
+		refused := map[string]bool{}
+		for i := range 20 {
+			refused[fmt.Sprint("a", i)] = true
+		}
+		w.store.refuses(refused)
+		w.store.set(fine)
+		time.Sleep(10 * time.Minute)
+		w.stands(w.day("ann", quota.Hold, 0), 30, 0) // the others have lapsed
+		w.store.refuses(nil)
+		w.recovered(journal.Report{Settled: 50})
+		w.tokens("ann", 50)
+	})
+}
+
+// What is left for a part of the store that is gone delays nothing else.
+func TestWhatIsLeftForAPartThatIsGoneDelaysNothingElse(t *testing.T) {
+	virtual(t, journal.Config{}, func(w *world) {
+		for i := range 100 {
+			w.reserve(fmt.Sprint("a", i), w.day("ann", quota.Hold, 1))
+		}
+		bob := w.day("bob", quota.Hold, 100)
+		if res, err := w.l.Reserve(w.Context(), quota.Reserve{ID: "b", Tree: "globex", Entries: []quota.Entry{bob}}); err != nil || res.Denied >= 0 {
+			t.Fatal(res, err)
+		}
+		w.store.set(down)
+		for i := range 100 {
+			w.unsettled(fmt.Sprint("a", i), 1, quota.ErrUnavailable)
+		}
+		s := used("b", 60)
+		s.Tree = "globex"
+		if _, err := w.l.Settle(w.Context(), s); !errors.Is(err, quota.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		w.restart()
+		w.store.set(fine)
+		w.store.gone(tree)
+		time.Sleep(2 * time.Minute)
+		all, err := w.store.memory().Status(w.Context(), "globex", bob)
+		if err != nil || all[0].Committed != 60 {
+			t.Errorf("bob stands at %+v, %v, want 60", all, err)
+		}
+		w.store.gone("")
+		w.recovered(journal.Report{Settled: 101})
+		w.tokens("ann", 100)
+	})
+}

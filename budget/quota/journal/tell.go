@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"hash/maphash"
@@ -219,6 +220,18 @@ type job struct {
 // tellFailures is after how many failures in a row the ledger is given up.
 const tellFailures = 8
 
+// treeFailures is after how many failures in a row the rest of a tree is passed over, and
+// errPassedOver what becomes of it.
+const treeFailures = 2
+
+var errPassedOver = errors.New("the ledger does not answer for the tree")
+
+// silent reports whether an error is that of a ledger that does not answer, rather than of
+// one that does not want what it is told.
+func silent(err error) bool {
+	return errors.Is(err, quota.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+}
+
 // errGivenUp is the cause of the end of what is told to a ledger that does not answer.
 var errGivenUp = errors.New("the ledger does not answer")
 
@@ -238,10 +251,14 @@ func (l *Ledger) crew(ctx context.Context, jobs iter.Seq[job]) error {
 			}
 			err := x.do(ctx)
 			mu.Lock()
-			if failures++; err == nil {
+			switch {
+			case err == nil:
 				failures = 0
-			} else if last = err; failures >= tellFailures {
-				cancel(errGivenUp)
+			case silent(err):
+				if failures++; failures >= tellFailures {
+					cancel(errGivenUp)
+				}
+				last = err
 			}
 			mu.Unlock()
 		}
@@ -383,19 +400,35 @@ func (t *retry) work() {
 	}
 }
 
-// tell tells what is due, and returns an error if the ledger did not answer.
+// tell tells what is due, and returns an error if the ledger did not answer. What is due
+// for a part of the ledger that is gone delays nothing else.
 func (t *retry) tell(ctx context.Context) error {
 	l := t.l
 	var failed error
-	var mu sync.Mutex // guards failed
+	trees := map[string]int{} // how often each has failed in a row
+	var mu sync.Mutex         // guards both
 	err := l.crew(ctx, func(yield func(job) bool) {
 		for _, p := range l.j.due(time.Now()) {
 			if !yield(job{p.key, func(ctx context.Context) error {
+				mu.Lock()
+				over := trees[p.key.tree] >= treeFailures
+				mu.Unlock()
+				if over {
+					return errPassedOver
+				}
 				err := t.one(ctx, p)
-				if err != nil {
-					mu.Lock()
-					failed = err
-					mu.Unlock()
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					trees[p.key.tree] = 0
+					return nil
+				}
+				failed = err
+				if !silent(err) {
+					return err
+				}
+				if trees[p.key.tree]++; trees[p.key.tree] > treeFailures { // some at a time
+					return errPassedOver
 				}
 				return err
 			}}) {
@@ -445,12 +478,17 @@ func (t *retry) count(p *pending, was told) {
 	}
 }
 
-// due are the settlements that are to be told again, in order.
+// due are the settlements that are to be told again: those of a tree in order, and the
+// trees in that in which they were tried last.
 func (j *Journal) due(now time.Time) []*pending {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var all []*pending
+	tried := map[string]time.Time{}
 	for _, p := range j.unanswered {
+		if p.tried.After(tried[p.key.tree]) {
+			tried[p.key.tree] = p.tried
+		}
 		since := p.at
 		if p.tried.After(since) {
 			since = p.tried
@@ -460,10 +498,7 @@ func (j *Journal) due(now time.Time) []*pending {
 		}
 	}
 	slices.SortFunc(all, func(a, b *pending) int {
-		if a.n < b.n {
-			return -1
-		}
-		return 1
+		return cmp.Or(tried[a.key.tree].Compare(tried[b.key.tree]), cmp.Compare(a.key.tree, b.key.tree), cmp.Compare(a.n, b.n))
 	})
 	return all
 }

@@ -27,7 +27,9 @@ type store struct {
 	m      *quota.Memory
 	broken func(op string) fault // nil is in order
 	calls  map[string]int
-	closed bool // and is there for the next process all the same
+	closed bool            // and is there for the next process all the same
+	part   string          // a tree that is gone
+	never  map[string]bool // reservations whose settlements it refuses
 }
 
 // fault is what becomes of an operation.
@@ -38,6 +40,8 @@ const (
 	down       // it is not done
 	lost       // it is done, and its reply is lost
 )
+
+var errRefused = errors.New("a number is too large")
 
 var errDown = fmt.Errorf("dial tcp 10.0.0.7:6379: %w", quota.ErrUnavailable)
 
@@ -54,6 +58,27 @@ func newMemory(t testing.TB) *quota.Memory {
 
 // set breaks the store, or mends it.
 func (s *store) set(f fault) { s.setFor(func(string) fault { return f }) }
+
+// gone has a tree be gone.
+func (s *store) gone(tree string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.part = tree
+}
+
+// refuses has settlements of some reservations be refused.
+func (s *store) refuses(ids map[string]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.never = ids
+}
+
+// takes reports whether nothing can be settled of a tree or a reservation.
+func (s *store) takes(tree, id string) (gone, refused bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return tree == s.part, s.never[id]
+}
 
 func (s *store) setFor(broken func(op string) fault) {
 	s.mu.Lock()
@@ -126,6 +151,11 @@ func (s *store) Reserve(ctx context.Context, r quota.Reserve) (res quota.Reserve
 }
 
 func (s *store) Settle(ctx context.Context, x quota.Settle) (res quota.Settled, err error) {
+	if gone, refused := s.takes(x.Tree, x.ID); gone {
+		return res, errDown
+	} else if refused {
+		return res, errRefused
+	}
 	err = s.do("settle", func(m *quota.Memory) (err error) { res, err = m.Settle(ctx, x); return err })
 	return res, err
 }
