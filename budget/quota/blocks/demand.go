@@ -30,6 +30,15 @@ func (d *demand) add(amount, now int64, ahead time.Duration) {
 // what is asked for. Below, the next one would come when the rest was returned.
 const manyCalls = 2
 
+// block is how large a block is at this demand: what is asked for ahead, or where calls
+// are rare what one of them asks for.
+func (d *demand) block(now int64, ahead time.Duration) int64 {
+	if n := d.ahead(now, ahead); n > 0 || d.calls == 0 {
+		return n
+	}
+	return int64(min(math.Ceil(d.units/d.calls), 1<<60))
+}
+
 // ahead is what will probably be asked for within Ahead, or 0 if calls are rare.
 func (d *demand) ahead(now int64, ahead time.Duration) int64 {
 	d.pass(now, ahead)

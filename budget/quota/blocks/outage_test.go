@@ -218,7 +218,9 @@ func TestSpendingEndsTTLAfterTheRenewalWasSent(t *testing.T) {
 func TestARepeatedRequestDoesNotProlongABlock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1, blocks.Config{TTL: 4 * time.Second, Margin: 400 * time.Millisecond})
+		w := newWorld(t, 1, blocks.Config{
+			TTL: 4 * time.Second, Margin: 400 * time.Millisecond, Min: quota.Amounts{quota.Tokens: 5000},
+		})
 		l := w.replicas[0]
 		ask := func(amount int64) bool {
 			res, err := l.Reserve(context.Background(), quota.Reserve{ID: budget.NewID(), Tree: "global", Entries: []quota.Entry{w.hold(amount, 10_000)}})

@@ -105,7 +105,7 @@ func (p *pool) next(x extent, now int64) deed {
 		}
 	}
 	if p.spent > 0 && !p.stuck && (x != onlyDue || p.reportDue(now)) {
-		return deed{do: swapBlock, p: p, b: b, keep: b.size - p.spent}
+		return deed{do: swapBlock, p: p, b: b, keep: b.size - p.spent - max(rest-keep, 0)} // on the same trip
 	}
 	return deed{}
 }
@@ -140,7 +140,7 @@ func (p *pool) keep(x extent, now int64) (n int64, swap bool) {
 	if p.rolls() {
 		unused = p.fresh
 	}
-	if target := p.c.demand.ahead(now, cfg.Ahead); target > 0 {
+	if target := p.c.demand.block(now, cfg.Ahead); target > 0 {
 		if target = max(target, cfg.Min[p.c.key.Unit], p.c.wanted); unused/2 > target {
 			return target, now >= p.swapAt
 		}
