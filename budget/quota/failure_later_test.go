@@ -145,3 +145,23 @@ func TestAnOutageEndsWhereOnlyProbesFindThatItHas(t *testing.T) {
 		}
 	})
 }
+
+// Each outage begins with whole buckets: what passed during the last one was booked since.
+func TestEachOutageHasItsOwnBuckets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		day := daily("day", quota.User, quota.Tokens, 10_000)
+		day.Failure = quota.Open
+		s := newStore(t)
+		w := newWorld(t, limitsOf(day), s.over(nil))
+		for range 2 {
+			s.set(down)
+			w.call(as("ann"), tokens(1_000)) // a tenth
+			w.denied(as("ann"), tokens(1_000))
+			s.set(nil)
+			time.Sleep(10 * time.Second)
+			w.call(as("ann"), tokens(1))
+		}
+		w.stands(as("ann"), "day", quota.Tokens, 2_002, 0)
+	})
+}
