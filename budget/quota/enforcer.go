@@ -68,7 +68,7 @@ func New(cfg Config) (*Enforcer, error) {
 	e := &Enforcer{cfg: cfg}
 	local, ok := cfg.Ledger.(budget.Local)
 	e.local = ok && local.Local()
-	e.booker, _ = cfg.Ledger.(booker)
+	e.booker = bookerOf(cfg.Ledger)
 	_, e.reuse = cfg.Ledger.(*Memory)
 	e.limits.Store(&cfg.Limits)
 	e.keeper.init(e)

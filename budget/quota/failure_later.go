@@ -86,6 +86,20 @@ type booker interface {
 	Book(ctx context.Context, r Reserve, s Settle) (Settled, error)
 }
 
+// bookerOf is the ledger, or the first one below it, that is a booker; nil if none is.
+func bookerOf(ledger Ledger) booker {
+	for {
+		if b, ok := ledger.(booker); ok {
+			return b
+		}
+		above, ok := ledger.(interface{ Unwrap() Ledger })
+		if !ok {
+			return nil
+		}
+		ledger = above.Unwrap()
+	}
+}
+
 // do makes an operation now, whether or not ctx has ended, or else later. It
 // returns an error only if the operation is lost.
 func (l *later) do(ctx context.Context, op operation) error {

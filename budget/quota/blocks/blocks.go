@@ -64,6 +64,10 @@ func New(ledger quota.Ledger, cfg Config) (*Ledger, error) {
 	return l, nil
 }
 
+// Unwrap returns the ledger underneath. An Enforcer tells it what has passed while no
+// ledger could be reached, if it is one with a journal.
+func (l *Ledger) Unwrap() quota.Ledger { return l.next }
+
 // now is the time by the monotonic clock.
 func (l *Ledger) now() int64 { return int64(time.Since(l.base)) }
 

@@ -72,7 +72,8 @@
 //   - A reservation is known to the process that made it, with the entries that it had
 //     then, as long as it is remembered ([Config].Remember): others cannot settle it.
 //     Whoever replays settlements of a process that has died, or audits the writes of a
-//     store, does that underneath.
+//     store, does that underneath: New takes a ledger with a journal before it, and must
+//     not be below one, which would charge again what this has forgotten.
 //   - What is spent is in the ledger Idle after it was settled, or with the next renewal
 //     while calls are under way; Flush does not return before it is. Thresholds are
 //     crossed then, and at once where they are known here to be.

@@ -9,6 +9,9 @@
 //	ledger := journal.New(redis, j)
 //	enforcer, err := quota.New(quota.Config{Ledger: ledger, …})
 //
+// The ledger must remember reservations across processes. Blocks that are leased from it
+// come last: blocks.New(journal.New(redis, j), …).
+//
 // A settlement is written and made durable (fsync, one for all callers that wait)
 // before the ledger is told of it, and acknowledged after the ledger has answered. So is
 // what a reservation has counted for good, once the ledger has granted it and before
