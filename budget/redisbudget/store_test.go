@@ -147,6 +147,57 @@ func TestAServerThatWasJustStartedLearnsFirst(t *testing.T) {
 	}
 }
 
+// A server that was put back to an earlier state has forgotten what it has granted since: a
+// replica that was told of a later time than the server knows of shows it.
+func TestAServerThatWasPutBackLearns(t *testing.T) {
+	t.Parallel()
+	ctx, client := context.Background(), servers.SharedRedis(t).Client()
+	s := fresh(t, servers.SharedRedis(t))
+	a := newDesk(t, s, "a", share.Dim{Limit: 100})
+	a.must(0)
+	keys := redisbudget.Keys(redisbudget.DefaultPrefix, t.Name())
+	if err := client.Copy(ctx, keys[0], keys[0]+"before", 0, true).Err(); err != nil {
+		t.Fatal(err)
+	}
+	told := a.must(60)
+	if err := client.Rename(ctx, keys[0]+"before", keys[0]).Err(); err != nil {
+		t.Fatal(err)
+	}
+	again := share.Request{
+		Replica: "a", Epoch: 1, Seq: 3, Coordinator: told.Epoch, Prev: told.At,
+		Dims: []share.DimReport{{Limit: 100, Has: 60, Need: 10, Want: 10}},
+	}
+	got, err := a.store.Do(ctx, again)
+	if err != nil || !got.Stale || got.Epoch == told.Epoch {
+		t.Fatalf("%+v, %v; want that the coordinator is another one", got, err)
+	}
+	if b := newDesk(t, s, "b", share.Dim{Limit: 100}).must(50); b.Granted[0] != 0 || b.RetryAfter == 0 {
+		t.Errorf("another replica gets %+v, though nobody knows what is left", b)
+	}
+}
+
+// A server that has no memory left refuses a step as a whole.
+func TestAServerThatIsFullTakesNothingIn(t *testing.T) {
+	t.Parallel()
+	client := servers.StartRedis(t, servers.RedisOptions{Config: []string{"maxmemory 200kb"}}).Client()
+	s := sharing(t, client)
+	redisbudget.Learn(s, false)
+	d := newDesk(t, s, "a", share.Dim{Limit: 100})
+	if _, err := d.needs(context.Background(), 10); err == nil || !strings.Contains(err.Error(), "OOM") {
+		t.Errorf("%v, want that the server has no memory left", err)
+	}
+	if n, err := client.DBSize(context.Background()).Result(); n != 0 || err != nil {
+		t.Errorf("%d keys, %v; want none", n, err)
+	}
+	if err := client.ConfigSet(context.Background(), "maxmemory", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	d.seq--
+	if got := d.must(10); got.Granted[0] != 10 {
+		t.Errorf("%+v, want what was asked for", got)
+	}
+}
+
 // Whether the client keeps deadlines or not: nobody waits for longer than the time limit
 // for a server that hangs, and what is left behind is bounded.
 func TestAServerThatHangsIsNotWaitedFor(t *testing.T) {

@@ -141,8 +141,18 @@ local function bury(p)
   forget(p.name)
 end
 
+local function looks(at, n)
+  call('ZADD', X, at, n)
+  look = min(look, at)
+end
+
+-- expire ends leases whose time has come, and forgets who has gone.
 local function expire()
-  for _, n in ipairs(call('ZRANGEBYSCORE', X, '-inf', now, 'LIMIT', 0, GONE)) do
+  local due = {}
+  if now >= look then
+    due = call('ZRANGEBYSCORE', X, '-inf', now, 'LIMIT', 0, GONE)
+  end
+  for _, n in ipairs(due) do
     local p = load(n)
     if not p then
       call('ZREM', X, n)
@@ -159,6 +169,10 @@ local function expire()
         call('ZADD', X, next, n)
       end
     end
+  end
+  if now >= look then
+    local first = call('ZRANGE', X, 0, 0, 'WITHSCORES')
+    look = tonumber(first[2]) or math.huge
   end
   local kept = {}
   for _, g in ipairs(ghosts) do

@@ -1,3 +1,4 @@
+#!lua
 -- One step of the coordinator of a shared quota: share.Coordinator's Do, which says why
 -- everything is as it is. Names are the same. All times are in microseconds.
 --
@@ -70,24 +71,34 @@ local stored = call('HMGET', Q, 'm', 'c', 'g')
 local m = stored[1] and unpack(stored[1])
 if m and m[1] ~= ARGV[3] then return {-1} end
 
--- A server that is short of memory may have lost a part of it, which is as good as all.
-local lost = false
+-- It may have been lost: what the replica has been told was at a later time than that of
+-- the state, so that the server was put back to what it was before, by a failover or a
+-- restart. Or a server that is short of memory has thrown out a part, which is looked at
+-- now and then; then keys are told to live on, too.
+local lost, tend = false, true
 if m then
-  local n = m[15]
-  lost = n ~= call('HLEN', R) or n ~= call('ZCARD', X) or n ~= call('ZCARD', E)
+  lost = known == m[2] and prev > m[5]
+  tend = lost or m[15] == 0 or math.abs(raw - m[18]) >= SECOND
+  if tend then
+    local n = m[15]
+    lost = lost or n ~= call('HLEN', R) or n ~= call('ZCARD', X) or n ~= call('ZCARD', E)
+  end
 end
 if lost then m, stored = nil, {} end
 if not m then call('DEL', Q, R, W, X, E) end
 
 local coordinator, from, reading, last, stepped, peak, atpeak, heard
-local learning, learned, virtual, order, changed, count, joined
+local learning, learned, virtual, order, changed, count, joined, look, tended
 if m then
   coordinator, from, reading, last, stepped, peak, atpeak, heard = m[2], m[3], m[4], m[5], m[6], m[7], m[8], m[9]
   learning, learned, virtual, order, changed, count, joined = m[10], m[11], m[12], m[13], m[14], m[15], m[16]
+  look, tended = m[17], m[18]
 else
   coordinator, from, reading, last, stepped, peak, atpeak, heard = raw, raw, raw, raw, false, 0, 0, 0
   learning, learned, virtual, order, changed, count, joined = 0, false, 0, 0, false, 0, 0
+  look = math.huge
 end
+if tend then tended = raw end
 
 -- The clock never runs backwards: see share's clock.
 local before = last
@@ -102,7 +113,7 @@ end
 now = max(now, last)
 last = now
 
-local HEAD, EACH = 16, 11
+local HEAD, EACH = 18, 11
 for i = 1, D do
   local a, o = dims[i], HEAD + (i - 1) * EACH
   if m then

@@ -115,7 +115,7 @@ local function report(p)
     end
     h[o + 4], h[o + 5] = limit, share
   end
-  if p.lapsed then call('ZADD', X, p.expires, name) end
+  if p.lapsed then looks(p.expires, name) end
   p.lapsed = false
   p.tag = p.tag - returned / p.weight
 end
@@ -210,49 +210,58 @@ local function keep(p, t)
   claimsdirty = true
 end
 
--- fill divides a pool between those that want more than it has, so that what they have
--- over their weights comes to one level. It returns the part of the first.
-local function fill(open, pool)
-  local first = open[1]
-  while true do
-    local has, weight = 0, 0
-    for _, o in ipairs(open) do
-      has = has + o[1]
-      weight = weight + o[3]
+-- others_wanting are all others that want something: what they weigh, and what they have
+-- and want of each dimension. In which order they come makes no difference but to the
+-- last bit of sums.
+local rows
+local function others_wanting()
+  if not rows then
+    rows = {}
+    local all = call('HGETALL', W)
+    for k = 1, #all, 2 do
+      if all[k] ~= name then rows[#rows + 1] = unpack(all[k + 1]) end
     end
-    local l = (pool + has) / weight
-    local below, above = 0, 0
-    for _, o in ipairs(open) do
-      above = above + max(o[1] - l * o[3], 0)
-      below = below + max(l * o[3] - o[1] - o[2], 0)
-    end
-    if above == 0 and below == 0 then return max(l * first[3] - first[1], 0) end
-    local kept = {}
-    for k, o in ipairs(open) do
-      if above >= below and o[1] > l * o[3] then
-        if k == 1 then return 0 end
-      elseif above < below and o[1] + o[2] < l * o[3] then
-        if k == 1 then return o[2] end
-        pool = pool - o[2]
-      else
-        kept[#kept + 1] = o
-      end
-    end
-    open = kept
   end
+  return rows
 end
 
--- wanting are all others that want something, in the order in which they came.
-local wanting
-local function others_wanting()
-  if wanting then return wanting end
-  wanting = {}
-  local all = call('HGETALL', W)
-  for k = 1, #all, 2 do
-    if all[k] ~= name then wanting[#wanting + 1] = unpack(all[k + 1]) end
+-- fill divides a pool between n that want more than it has, so that what they have over
+-- their weights comes to one level. It returns the part of the first.
+local function fill(n, has, want, weight, pool)
+  local has1, want1, weight1 = has[1], want[1], weight[1]
+  while true do
+    local sum, weights = 0, 0
+    for k = 1, n do
+      sum = sum + has[k]
+      weights = weights + weight[k]
+    end
+    local l = (pool + sum) / weights
+    local below, above = 0, 0
+    for k = 1, n do
+      local over = has[k] - l * weight[k]
+      if over > 0 then
+        above = above + over
+      else
+        over = l * weight[k] - has[k] - want[k]
+        if over > 0 then below = below + over end
+      end
+    end
+    if above == 0 and below == 0 then return max(l * weight1 - has1, 0) end
+    local kept = 0
+    for k = 1, n do
+      local h, w, g = has[k], want[k], weight[k]
+      if above >= below and h > l * g then
+        if k == 1 then return 0 end
+      elseif above < below and h + w < l * g then
+        if k == 1 then return want1 end
+        pool = pool - w
+      else
+        kept = kept + 1
+        has[kept], want[kept], weight[kept] = h, w, g
+      end
+    end
+    n = kept
   end
-  table.sort(wanting, function(a, b) return a[1] < b[1] end)
-  return wanting
 end
 
 local function extra(p, i, kept)
@@ -262,11 +271,14 @@ local function extra(p, i, kept)
   local pool = free(a) - need - kept
   if want <= 0 or pool <= 0 then return 0 end
   if want + a.wants - p.h[o + 2] <= pool then return want end
-  local open = {{has, want, p.weight}}
+  local n, h, w, g = 1, {has}, {want}, {p.weight}
   for _, q in ipairs(others_wanting()) do
-    if q[2 * i + 2] > 0 then open[#open + 1] = {q[2 * i + 1], q[2 * i + 2], q[2]} end
+    if q[2 * i + 1] > 0 then
+      n = n + 1
+      h[n], w[n], g[n] = q[2 * i], q[2 * i + 1], q[1]
+    end
   end
-  return min(want, whole(fill(open, pool)))
+  return min(want, whole(fill(n, h, w, g, pool)))
 end
 
 local function scarce(kept, reply)
@@ -367,14 +379,15 @@ local function doit()
     if a.left >= 0 and not a.pace then lower(a, a.left + a.out, max(a.reset, 0)) end
   end
   p.reply = answer(p)
-  local row, wants = {p.ord, p.weight}, false
+  local row, wants = {p.weight}, false
   for i = 1, D do
     local o = (i - 1) * 7
-    row[2 * i + 1], row[2 * i + 2] = p.h[o + 1], p.h[o + 2]
+    row[2 * i], row[2 * i + 1] = p.h[o + 1], p.h[o + 2]
     wants = wants or p.h[o + 2] > 0
   end
   if wants then
     call('HSET', W, name, pack(row))
+    call('PEXPIRE', W, keep_for) -- it may be new
   elseif p.wanting then
     call('HDEL', W, name)
   end
@@ -388,7 +401,7 @@ local reply = doit()
 -- What has changed is written.
 local out = {
   ARGV[3], coordinator, from, reading, last, stepped, peak, atpeak, heard,
-  learning, learned, virtual, order, changed, count, joined,
+  learning, learned, virtual, order, changed, count, joined, look, tended,
 }
 local set = {'HSET', Q}
 for i = 1, D do
@@ -415,5 +428,7 @@ if limitsdirty then
   set[#set + 1] = pack(known_limits)
 end
 call(spread(set))
-for k = 1, 5 do call('PEXPIRE', KEYS[k], keep_for) end
+if tend then
+  for k = 1, 5 do call('PEXPIRE', KEYS[k], keep_for) end
+end
 return reply
