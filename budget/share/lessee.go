@@ -183,8 +183,14 @@ func (l *Lessee) fallBack() {
 		b.fallBack()
 	}
 	if l.slots != nil {
-		l.slots.setPart(l.cfg.Fallback / float64(l.replicas))
+		l.slots.setPart(l.alonePart())
 	}
+}
+
+// alonePart is the part of the quota that a replica goes by alone: one of as many as it
+// knows to be there. At the beginning it may not have heard of all.
+func (l *Lessee) alonePart() float64 {
+	return l.cfg.Fallback / float64(max(l.replicas, l.cfg.Replicas))
 }
 
 // comeBack ends fallBack.

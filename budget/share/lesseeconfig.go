@@ -33,8 +33,8 @@ type LesseeConfig struct {
 	Mode Mode
 	// Replica is the name of the replica. Required.
 	Replica string
-	// Replicas is how many replicas there are, as long as the coordinator has not
-	// said so; 0 is not to know. A static replica that has no store has
+	// Replicas is how many replicas there are at least, whatever the coordinator has
+	// said; 0 is not to know. A static replica that has no store has
 	// 1/Replicas of the quota from the beginning.
 	Replicas int
 	// Stock is for how long the credit of a leased replica lasts. Defaults to

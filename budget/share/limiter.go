@@ -374,7 +374,7 @@ func (b *Limiter) fallBack() {
 	} else {
 		b.used, b.from = float64(b.own.within()+b.open), b.l.localAt+b.own.window+b.own.cell+b.l.ttl
 	}
-	b.setPart(b.l.cfg.Fallback / float64(b.l.replicas))
+	b.setPart(b.l.alonePart())
 }
 
 // stock is what the replica takes in the time for which a stock lasts, as it has

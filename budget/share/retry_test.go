@@ -44,3 +44,32 @@ func TestRetriesGrowAndAreSpread(t *testing.T) {
 		t.Error("the same replica does not do the same again")
 	}
 }
+
+// A replica whose store goes down before it has heard of all others goes on with its part
+// of as many as there are at least.
+func TestAReplicaThatHasNotHeardOfAllTakesNoMoreThanItsPart(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, share.Central, share.Dim{Shape: share.Bucket, Limit: 6000}, share.Dim{Shape: share.Slots, Limit: 50})
+	d.be(share.LesseeConfig{Dims: d.dims, Replica: "first", Replicas: 5})
+	if d.exchange() == nil || d.lessee.Replicas() > 2 {
+		t.Fatalf("it has heard of %d replicas: this test proves nothing", d.lessee.Replicas())
+	}
+	for range 20 {
+		d.after(time.Second)
+		if r := d.asked(); r != nil {
+			d.lessee.Failed(d.now, *r)
+		}
+	}
+	if !d.lessee.Local() {
+		t.Fatal("it does not go on alone")
+	}
+	d.after(10 * time.Minute)
+	if got := d.limiter().Level(d.now); got != 960 {
+		t.Errorf("it has %d units, want 0.8/5 of 6000", got)
+	}
+	if s := d.lessee.Slots(); !s.Fits(d.now, 8) {
+		t.Error("it has not 0.8/5 of 50 slots")
+	} else if s.Use(d.now, 8); s.Fits(d.now, 1) {
+		t.Error("it has more than 0.8/5 of 50 slots")
+	}
+}

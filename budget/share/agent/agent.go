@@ -51,7 +51,7 @@ type Config struct {
 	// Replica is the name of the replica, the same after a restart. It must be
 	// another one for every gate that shares a quota. Defaults to a random one.
 	Replica string
-	// Replicas is how many gates share the quota, as long as no store has said so.
+	// Replicas is how many gates share the quota at least, whatever a store has said.
 	Replicas int
 	// Stock is for how long the credit of a leased replica lasts. Defaults to
 	// share.DefaultStock.
