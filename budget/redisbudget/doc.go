@@ -34,8 +34,9 @@
 // over (Config.TTL) it goes on with Config.Fallback (0.8) of an equal part of the quota:
 // one of as many as there were last, and Config.Replicas at least. That is logged once when
 // it begins and once when it ends, and metered: headgate_share_store_up and
-// headgate_share_fallback, by gate. A replica that is started meanwhile waits, unless
-// Config.Replicas is set.
+// headgate_share_fallback, by gate. A replica that is started meanwhile waits; with
+// Config.Replicas for as long as windows may remember what others have used, and then it
+// has its part, too.
 //
 // When all replicas are cut off, they stay within the quota together. One that is cut off
 // alone uses its part beside what the others are granted: up to Fallback/R of the quota too

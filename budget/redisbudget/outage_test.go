@@ -60,13 +60,16 @@ type outage struct {
 	made     int64
 }
 
-func newOutage(t *testing.T, gates int, client func() redis.UniversalClient) *outage {
+func newOutage(t *testing.T, gates int, client func() redis.UniversalClient, change ...func(*redisbudget.Config)) *outage {
 	o := &outage{t: t, p: newProvider(t)}
 	for range gates {
 		log, registry := &journal{}, prometheus.NewRegistry()
 		s := sharing(t, client(), func(c *redisbudget.Config) {
 			c.Name, c.Timeout, c.TTL, c.Late = t.Name(), time.Second, time.Second, 300*time.Millisecond
 			c.Logger, c.Registerer = slog.New(slog.NewTextHandler(log, nil)), registry
+			for _, f := range change {
+				f(c)
+			}
 		})
 		o.sharings = append(o.sharings, s)
 		o.gates = append(o.gates, o.p.replica(s))
@@ -280,5 +283,29 @@ func TestGatesShareAQuotaInACluster(t *testing.T) {
 	o.end()
 	for _, log := range o.logs {
 		log.says(t, map[string]int{"share:": 0})
+	}
+}
+
+// A replica that is started while the store is down goes on with its part of as many as it
+// was told that there are; and finds the others when the store is there.
+func TestAReplicaThatIsStartedWithoutItsStoreHasItsPart(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t, servers.RedisOptions{})
+	proxy := servers.NewProxy(t, server.Addr())
+	proxy.Cut()
+	o := newOutage(t, 3, func() redis.UniversalClient {
+		c := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}, func(c *redisbudget.Config) { c.Replicas = 3 })
+	o.work(9 * time.Second)
+	time.Sleep(8 * time.Second) // until all is forgotten that others may have used before
+	if o.p.double.Stats().Completed == 0 {
+		t.Error("nobody was answered while the store was down")
+	}
+	proxy.Mend()
+	o.end()
+	for i := range o.gates {
+		o.logs[i].says(t, map[string]int{back: 1})
 	}
 }

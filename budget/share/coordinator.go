@@ -447,7 +447,8 @@ func (c *Coordinator) suspect(p *replica, alone time.Duration) {
 		return
 	}
 	since := c.now - alone.Microseconds()
-	silent, others := 0, 0
+	silent := max(c.cfg.Replicas-len(c.list), 0) // those that were never heard of
+	others := silent
 	for _, q := range c.list {
 		// A lease was good for one more TTL, and who had none told of itself every
 		// now and then.

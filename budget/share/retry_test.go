@@ -73,3 +73,30 @@ func TestAReplicaThatHasNotHeardOfAllTakesNoMoreThanItsPart(t *testing.T) {
 		t.Error("it has more than 0.8/5 of 50 slots")
 	}
 }
+
+// A coordinator that is new, and hears first of a replica that has gone by its part, waits
+// for the others that there must be.
+func TestWhoWasNeverHeardOfMayHaveGoneAloneToo(t *testing.T) {
+	t.Parallel()
+	for replicas, waits := range map[int]bool{1: false, 2: true, 5: true} {
+		x := newTable(t, share.CoordinatorConfig{Dims: []share.Dim{minute(100)}, Replicas: replicas})
+		r := x.request("a")
+		r.Alone, r.Dims[0].Need = 10*time.Second, 10
+		reply := x.do(r)
+		if (reply.Granted[0] == 0) != waits || (reply.RetryAfter == share.DefaultTTL) != waits {
+			t.Errorf("one of %d replicas comes first, and has gone alone: %+v", replicas, reply)
+		}
+		if !waits {
+			continue
+		}
+		for i := 1; i < replicas; i++ { // the others tell what they have used meanwhile
+			r := x.request(string(rune('a' + i)))
+			r.Dims[0].Spent = []share.Spend{{Age: time.Second, Amount: 20}}
+			x.do(r)
+		}
+		x.after(share.DefaultTTL)
+		if got, want := x.asks("a", 0, 0, 100).Granted[0], int64(100-20*(replicas-1)); got != want {
+			t.Errorf("of %d replicas, each of which has used 20 alone, the first gets %d, want %d", replicas, got, want)
+		}
+	}
+}

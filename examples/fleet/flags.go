@@ -51,7 +51,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	o := options{}
 	f := flag.NewFlagSet("fleet", flag.ContinueOnError)
 	f.StringVar(&o.double, "double", "", "`URL` of a double of the Gemini API, or of the API itself (with its key in GEMINI_API_KEY)")
-	f.DurationVar(&o.last, "for", 0, "`time` after which no more calls are made (default: until it is interrupted)")
+	f.DurationVar(&o.last, "for", 0, "`time` after which no more calls are made (default until it is interrupted)")
 	mode := f.String("mode", share.Leased.String(), "how the quota is shared: leased, central or static")
 	f.StringVar(&o.name, "name", "", "`name` of the replica, the same after a restart (default: a random one)")
 	f.StringVar(&o.quota, "quota", "fleet", "`name` of the quota in Redis")
@@ -93,6 +93,9 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 		if n.value <= 0 {
 			return o, fmt.Errorf("-%s is %v, must be above 0", n.name, n.value)
 		}
+	}
+	if int64(o.tokens) > o.tpm {
+		return o, fmt.Errorf("-tokens is %d, must not be above -tpm (%d)", o.tokens, o.tpm)
 	}
 	return o, nil
 }

@@ -72,6 +72,8 @@ local function suspect(p)
     others = others - 1
     if p.expires < hi then silent = silent - 1 end
   end
+  local unheard = max(least - count, 0)
+  silent, others = silent + unheard, others + unheard
   if silent > 0 and 2 * silent >= others then learning = max(learning, now + ttl) end
 end
 
