@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,10 +13,26 @@ import (
 	"github.com/headgate-go/headgate/internal/servers"
 )
 
+// run is another one for each run of the tests.
+var run atomic.Int64
+
+// nameOf is the quota of a test: one of its own, in each run.
+func nameOf(t testing.TB) string {
+	name := fmt.Sprint(t.Name(), run.Add(1))
+	if first, ok := names.LoadOrStore(t, name); ok {
+		return first.(string)
+	}
+	t.Cleanup(func() { names.Delete(t) })
+	return name
+}
+
+// names are the quotas of tests that are running.
+var names sync.Map
+
 // named gives a test a quota of its own.
 func named(t testing.TB, change ...func(*redisbudget.Config)) func(*redisbudget.Config) {
 	return func(c *redisbudget.Config) {
-		c.Name, c.Timeout = t.Name(), 10*time.Second
+		c.Name, c.Timeout = nameOf(t), 10*time.Second
 		for _, f := range change {
 			f(c)
 		}

@@ -155,7 +155,7 @@ func TestAServerThatWasPutBackLearns(t *testing.T) {
 	s := fresh(t, servers.SharedRedis(t))
 	a := newDesk(t, s, "a", share.Dim{Limit: 100})
 	a.must(0)
-	keys := redisbudget.Keys(redisbudget.DefaultPrefix, t.Name())
+	keys := redisbudget.Keys(redisbudget.DefaultPrefix, nameOf(t))
 	if err := client.Copy(ctx, keys[0], keys[0]+"before", 0, true).Err(); err != nil {
 		t.Fatal(err)
 	}
