@@ -77,6 +77,7 @@
 // a user who may run EVAL, EVALSHA and SCRIPT LOAD, and TIME and INFO in scripts.
 //
 // Replicas of one quota must name the same dimensions: that many limits, of the same shapes,
-// windows and cells, or they get [ErrOtherLimits]. The limits themselves may differ, as they
+// windows and cells, or those that come later get [ErrOtherLimits] until the others are
+// gone; what was spent before is forgotten then. The limits themselves may differ, as they
 // do while new ones are rolled out; the smallest is in force.
 package redisbudget

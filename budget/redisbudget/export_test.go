@@ -25,3 +25,9 @@ func Learn(s *Sharing, always bool) {
 
 // Keys are the keys of a quota.
 func Keys(prefix, name string) []string { return keysOf(prefix, name) }
+
+// Decode reads the answer of the script for so many dimensions.
+func Decode(dims int, answer any) (share.Reply, error) {
+	s := store{cfg: &Config{}, dims: make([]share.Dim, dims)}
+	return s.decode(answer)
+}

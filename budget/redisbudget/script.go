@@ -38,8 +38,8 @@ var doSHA = func() string {
 
 // ErrOtherLimits says that replicas of one quota do not agree on its dimensions: how
 // many there are, their shapes, windows and cells. Limits may differ; the smallest
-// is in force.
-var ErrOtherLimits = errors.New("redisbudget: the replicas that share the quota name other dimensions than this one does; give it another Config.Name, or wait until it is forgotten")
+// is in force. It ends when the leases of those that name others are over.
+var ErrOtherLimits = errors.New("redisbudget: the replicas that share the quota name other dimensions than this one does; give it another Config.Name, or wait until they are gone")
 
 // errGarbled says that a script has answered what it never does.
 var errGarbled = errors.New("redisbudget: the answer of the script is garbled")

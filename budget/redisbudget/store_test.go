@@ -125,6 +125,33 @@ func TestReplicasMustNameTheSameDimensions(t *testing.T) {
 	}
 }
 
+// When those that named other dimensions are gone, whoever comes begins anew, and learns.
+func TestDimensionsChangeWhenNobodyGoesByThem(t *testing.T) {
+	t.Parallel()
+	s := fresh(t, servers.SharedRedis(t), func(c *redisbudget.Config) { c.TTL, c.Late = 300*time.Millisecond, 300*time.Millisecond })
+	newDesk(t, s, "a", share.Dim{Limit: 100}).must(60)
+	d := newDesk(t, s, "b", share.Dim{Limit: 100}, share.Dim{Shape: share.Slots, Limit: 5})
+	refused := 0
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		reply, err := d.needs(context.Background(), 10, 1)
+		if err == nil && reply.Granted[1] == 1 {
+			break
+		}
+		if err != nil {
+			refused++
+		}
+		if err != nil && !errors.Is(err, redisbudget.ErrOtherLimits) || time.Since(began) > 20*time.Second {
+			t.Fatalf("%+v, %v", reply, err)
+		}
+	}
+	if refused == 0 {
+		t.Error("a replica was admitted that names other dimensions than one that lives")
+	}
+	if _, err := newDesk(t, s, "c", share.Dim{Limit: 100}).needs(context.Background(), 1); !errors.Is(err, redisbudget.ErrOtherLimits) {
+		t.Errorf("%v, want that the old dimensions are not those of the quota any more", err)
+	}
+}
+
 // A server that was started just now may have lost a quota: nothing is granted until all
 // who use it must have been heard. One that has run for longer has nothing to tell.
 func TestAServerThatWasJustStartedLearnsFirst(t *testing.T) {

@@ -69,13 +69,18 @@ end
 
 local stored = call('HMGET', Q, 'm', 'c', 'g')
 local m = stored[1] and unpack(stored[1])
-if m and m[1] ~= ARGV[3] then return {-1} end
+
+-- Its dimensions may have been others. While somebody goes by them, they stay so.
+local lost, tend = false, true
+if m and m[1] ~= ARGV[3] then
+  if call('ZCOUNT', E, raw, '+inf') > 0 then return {-1} end
+  lost, m = true, nil
+end
 
 -- It may have been lost: what the replica has been told was at a later time than that of
 -- the state, so that the server was put back to what it was before, by a failover or a
 -- restart. Or a server that is short of memory has thrown out a part, which is looked at
 -- now and then; then keys are told to live on, too.
-local lost, tend = false, true
 if m then
   lost = known == m[2] and prev > m[5]
   tend = lost or m[15] == 0 or math.abs(raw - m[18]) >= SECOND
