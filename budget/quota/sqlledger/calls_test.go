@@ -298,3 +298,26 @@ func TestACallEndsWithItsContext(t *testing.T) {
 		stands(t, l, "acme", held("acme", 0, -1), 0, 0)
 	})
 }
+
+// One row that cannot be read is of no other tree's concern, whatever is done together.
+func TestWhatCannotBeReadFailsNobodyElse(t *testing.T) {
+	inEach(t, func(t *testing.T, d database) {
+		broken := take(t, d.ledger(t), "broken", held("broken", 1, -1))
+		run(t, d.open(t), "UPDATE headgate_reservations SET body = '9/' || body")
+		l := d.ledger(t)
+		var wg sync.WaitGroup
+		for i := range 32 {
+			wg.Go(func() {
+				tree := fmt.Sprint("tenant=", i%4)
+				spend(t, l, tree, 1, held(tree, 1, -1))
+			})
+			wg.Go(func() {
+				_, err := l.Settle(t.Context(), quota.Settle{ID: broken, Tree: "broken", Actual: tokens(1)})
+				if !errors.Is(err, quota.ErrUnavailable) {
+					t.Errorf("Settle of what cannot be read: %v, want %v", err, quota.ErrUnavailable)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}

@@ -123,6 +123,8 @@ func failureOf(err error) failure {
 		return stale
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return failed
+	case errors.Is(err, errBody), errors.Is(err, errCharges): // of another version, or broken
+		return failed
 	case errors.As(err, &postgres):
 		return failureOfState(postgres.SQLState())
 	case errors.As(err, &lite):
