@@ -68,7 +68,7 @@ type Config struct {
 	// Dialect is what kind of database it is. Defaults to what the database says.
 	Dialect Dialect
 	// HistoryRetention is how long windows that have passed are kept, and counters that
-	// nobody has used since. Defaults to [DefaultHistoryRetention].
+	// nobody has used since; at least Remember. Defaults to [DefaultHistoryRetention].
 	HistoryRetention time.Duration
 	// KeepWindows is how many past windows of a counter are kept at most, besides those
 	// in which something is held. Defaults to [quota.DefaultKeepWindows].
@@ -83,7 +83,7 @@ type Config struct {
 	// other. Defaults to [DefaultPrefix].
 	Prefix string
 	// Remember is how long reservations that have ended are remembered, for repeats,
-	// adjustments and late settlements. Defaults to [quota.DefaultRemember].
+	// adjustments and late settlements, at least an hour. Defaults to [quota.DefaultRemember].
 	Remember time.Duration
 	// Schema is where the tables are in Postgres. Defaults to the first schema of the
 	// connection's search_path.
@@ -127,6 +127,12 @@ func (c Config) withDefaults() (Config, error) {
 	lasting("HistoryRetention", &c.HistoryRetention, DefaultHistoryRetention)
 	lasting("Remember", &c.Remember, quota.DefaultRemember)
 	lasting("Timeout", &c.Timeout, DefaultTimeout)
+	if c.Remember >= 0 && c.Remember < time.Hour {
+		wrong("Remember is %v, must be at least %v", c.Remember, time.Hour)
+	}
+	if c.HistoryRetention >= 0 && c.HistoryRetention < c.Remember {
+		wrong("HistoryRetention is %v, must be at least Remember, %v", c.HistoryRetention, c.Remember)
+	}
 	if c.KeepWindows < 0 {
 		wrong("KeepWindows is %d, must not be negative", c.KeepWindows)
 	}

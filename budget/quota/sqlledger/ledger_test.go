@@ -145,6 +145,8 @@ func TestWhatIsWrongInAConfigIsNamed(t *testing.T) {
 		{sqlledger.Config{AuditRetention: -1}, "Config.AuditRetention"},
 		{sqlledger.Config{HistoryRetention: -1}, "Config.HistoryRetention"},
 		{sqlledger.Config{Remember: -1}, "Config.Remember"},
+		{sqlledger.Config{Remember: time.Hour - 1}, "Config.Remember"},
+		{sqlledger.Config{Remember: 48 * time.Hour, HistoryRetention: 47 * time.Hour}, "Config.HistoryRetention"},
 		{sqlledger.Config{Timeout: -1}, "Config.Timeout"},
 		{sqlledger.Config{KeepWindows: -1}, "Config.KeepWindows"},
 		{sqlledger.Config{Transactions: -1}, "Config.Transactions"},
