@@ -23,9 +23,8 @@ const (
 	batch = 64
 )
 
-// A sender has scripts run. If the client keeps deadlines, a caller that need not wait
-// makes the round trip of its own request. What may outlast its callers is made in a
-// goroutine: a round trip of all that wait, and any one where the client does not.
+// A sender has scripts run. Round trips may outlast their callers, and are made in
+// goroutines; but for that of a caller who cannot leave, where the client keeps deadlines.
 type sender struct {
 	client  redis.UniversalClient
 	limit   time.Duration
@@ -66,8 +65,7 @@ type trip struct {
 var errClosed = fmt.Errorf("%w: it is closed", quota.ErrUnavailable)
 
 // do runs a script once. It returns when there is a reply, when the time limit is
-// over, or when ctx ends, whichever is first; but a round trip that it makes itself
-// goes on until its deadline.
+// over, or when ctx ends, whichever is first.
 func (s *sender) do(ctx context.Context, src *source, args []any, until time.Time) (string, error) {
 	args[0], args[1] = "evalsha", src.sha
 	r := &request{source: src, args: args}
@@ -79,13 +77,18 @@ func (s *sender) do(ctx context.Context, src *source, args []any, until time.Tim
 	if s.trips < width {
 		s.trips++
 		s.running.Add(1)
-		if s.bounded {
+		if s.bounded && ctx.Done() == nil {
 			s.mu.Unlock()
 			s.travel(ctx, until, new(trip), r)
 			return r.reply, r.err
 		}
 		r.turn = make(chan []*request, 1)
-		s.depart(r)
+		if s.bounded { // a connection does not see that ctx is cancelled
+			r.state.Store(sent)
+			go s.travel(context.WithoutCancel(ctx), until, new(trip), r)
+		} else {
+			s.depart(r)
+		}
 	} else {
 		r.turn = make(chan []*request, 1)
 		s.waiting = append(s.waiting, r)
