@@ -445,3 +445,63 @@ func TestAWindowThatIsOnlyLookedPastIsKeptOnce(t *testing.T) {
 		take(t, l, "t", hourlyAt(now, "u", quota.Hold, 1, 100))
 	}
 }
+
+func TestWhoComesLateTakesNothingFromTheNextOne(t *testing.T) {
+	t.Parallel()
+	l := open(t, shared(t), prefix(t))
+	only := func(id string) quota.Reserved {
+		t.Helper()
+		res, err := l.Reserve(t.Context(), quota.Reserve{
+			ID: id, Tree: "t", Entries: []quota.Entry{hourly("of "+id, quota.Hold, 1, -1)}, Exclusive: "session",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	only("first")
+	redisledger.Pass(l, quota.DefaultTTL+time.Second)
+	if res := only("second"); res.Held {
+		t.Fatalf("Reserve = %+v, and what holds has expired", res)
+	}
+	if res := settle(t, l, "t", "first", 1); !res.Late {
+		t.Errorf("Settle = %+v, want late", res)
+	}
+	if res := only("third"); !res.Held {
+		t.Errorf("Reserve = %+v, want held by the second", res)
+	}
+}
+
+func TestASettlementIsLateHoweverManyHaveExpired(t *testing.T) {
+	t.Parallel()
+	l := open(t, shared(t), prefix(t))
+	for range 40 { // more than are swept in one step
+		take(t, l, "t", hourly("u", quota.Hold, 1, -1))
+	}
+	id := take(t, l, "t", hourly("u", quota.Hold, 5, -1))
+	redisledger.Pass(l, quota.DefaultTTL+time.Second)
+	if res := settle(t, l, "t", id, 3); !res.Late {
+		t.Errorf("Settle = %+v, want late", res)
+	}
+	stands(t, l, "t", hourly("u", quota.Hold, 0, -1), 3, 0)
+}
+
+func TestAWindowInWhichSomethingIsHeldIsKeptBesides(t *testing.T) {
+	t.Parallel()
+	l := open(t, shared(t), prefix(t), func(c *redisledger.Config) { c.KeepWindows = 1 })
+	first, id := time.Now(), budget.NewID()
+	settle(t, l, "t", take(t, l, "t", hourlyAt(first, "u", quota.Hold, 20, -1)), 20)
+	res, err := l.Reserve(t.Context(), quota.Reserve{
+		ID: id, Tree: "t", Entries: []quota.Entry{hourlyAt(first, "u", quota.Hold, 5, -1)}, TTL: 24 * time.Hour,
+	})
+	if err != nil || res.Denied >= 0 {
+		t.Fatalf("Reserve = %+v, %v", res, err)
+	}
+	for n := range 4 {
+		redisledger.Pass(l, time.Hour)
+		settle(t, l, "t", take(t, l, "t", hourlyAt(first.Add(time.Duration(n+1)*time.Hour), "u", quota.Hold, 1, -1)), 1)
+	}
+	if st := settle(t, l, "t", id, 3).Status[0]; st.Committed != 23 || st.Reserved != 0 {
+		t.Errorf("the window in which it was held stands at %d committed and %d reserved, want 23 and 0", st.Committed, st.Reserved)
+	}
+}
