@@ -84,6 +84,32 @@ func TestWhatWaitsForAPartOfTheStoreDelaysNothingElse(t *testing.T) {
 	})
 }
 
+// However many parts are gone: those that were not tried come first the next time.
+func TestWhatWasNotToldForWantOfTimeIsToldFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t)
+		w := newWorld(t, limitsOf(daily("day", quota.User, quota.Tokens, 1_000_000)), s.over(nil))
+		var calls []budget.Reservation
+		for i := range 20 {
+			calls = append(calls, w.reserve(of(fmt.Sprint("acme-", i), "ann"), tokens(100)))
+		}
+		calls = append(calls, w.reserve(of("globex", "bob"), tokens(100)))
+		s.set(down)
+		for _, r := range calls {
+			w.settle(r, tokens(70))
+		}
+		s.set(func(_, tree string) error {
+			if tree != "tenant=globex" {
+				return errStoreDown
+			}
+			return nil
+		})
+		time.Sleep(time.Minute)
+		w.stands(of("globex", "bob"), "day", quota.Tokens, 70, 0)
+	})
+}
+
 // And telling it has nobody be refused whose part is there.
 func TestTellingAPartOfTheStoreThatIsGoneRefusesNobodyElse(t *testing.T) {
 	t.Parallel()
