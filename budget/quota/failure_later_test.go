@@ -191,3 +191,26 @@ func TestEachOutageHasItsOwnBuckets(t *testing.T) {
 		w.stands(as("ann"), "day", quota.Tokens, 2_002, 0)
 	})
 }
+
+// A turn whose reservation was made, and only the reply was lost, is counted once.
+func TestATurnWhoseReplyIsLostIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t)
+		w := newWorld(t, limitsOf(quota.Limit{
+			Name: "turns", Scope: quota.User, Window: quota.Day, Max: quota.Max{quota.Turns: 100}, Failure: quota.Open,
+		}), s.over(nil))
+		s.mu.Lock()
+		s.lose = true
+		s.mu.Unlock()
+		s.set(down)
+		w.admit(as("ann")).End()
+		s.mu.Lock()
+		s.lose = false
+		s.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		s.set(nil)
+		time.Sleep(time.Minute)
+		w.stands(as("ann"), "turns", quota.Turns, 1, 0)
+	})
+}

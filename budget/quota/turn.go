@@ -176,13 +176,17 @@ func (t *turn) keep(ctx context.Context, a *asking) {
 }
 
 // book has the turn counted in a claim that passed without the ledger, once that is
-// back.
+// back. If it was counted for good, and only the reply was lost, it is the same
+// reservation, so that it is counted once. What it held was given back.
 func (t *turn) book(ctx context.Context, c *claim) {
 	op := operation{do: bookClaim, tree: c.tree, id: c.id + ".o", then: t.crossed}
 	op.settle = Settle{ID: op.id, Tree: c.tree, Actual: Amounts{Turns: 1}}
 	op.note = Note{Subject: t.e.note(t.subject), Turn: t.id}
 	for i := range c.entries {
 		if e := &c.entries[i]; e.Unit == Turns && !e.Rolling {
+			if e.Kind == Count {
+				op.id, op.settle.ID = c.id, c.id
+			}
 			op.entries = append(op.entries, e.spent(e.Amount))
 		}
 	}
