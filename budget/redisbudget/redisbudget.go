@@ -130,14 +130,19 @@ func New(ctx context.Context, cfg Config) (*Sharing, error) {
 		return nil, err
 	}
 	s := &Sharing{cfg: cfg, learn: learnAfterRestart}
-	if s.agent, err = agent.New(agent.Config{
+	of := agent.Config{
 		Fallback: cfg.Fallback, Idle: cfg.Idle, Logger: cfg.Logger, Mode: cfg.Mode, Open: s.open, OwnSlots: cfg.OwnSlots,
-		Registerer: cfg.Registerer, Replica: cfg.Replica, Replicas: cfg.Replicas, Stock: cfg.Stock, Timeout: cfg.Timeout,
-	}); err != nil {
+		Replica: cfg.Replica, Replicas: cfg.Replicas, Stock: cfg.Stock, Timeout: cfg.Timeout,
+	}
+	if _, err := agent.New(of); err != nil {
 		return nil, fmt.Errorf("redisbudget: %w", err)
 	}
 	if err := check(ctx, &cfg); err != nil {
 		return nil, err
+	}
+	of.Registerer = cfg.Registerer // last, so that who fails can try again
+	if s.agent, err = agent.New(of); err != nil {
+		return nil, fmt.Errorf("redisbudget: %w", err)
 	}
 	return s, nil
 }

@@ -125,6 +125,49 @@ func TestReplicasMustNameTheSameDimensions(t *testing.T) {
 	}
 }
 
+// A step does a bounded part of what is due: the leases of many that are gone end in some
+// steps, and nothing of theirs can be had before.
+func TestTheLeasesOfManyEndInSomeSteps(t *testing.T) {
+	t.Parallel()
+	const many = 300
+	s := fresh(t, servers.SharedRedis(t))
+	now := time.Unix(1_000_000, 0)
+	redisbudget.SetClock(s, now)
+	dims := []share.Dim{{Limit: many, Window: time.Minute}, {Shape: share.Slots, Limit: many}}
+	for i := range many {
+		if got := newDesk(t, s, fmt.Sprint("gone-", i), dims...).must(1, 1); got.Granted[1] != 1 || got.Replicas != i+1 {
+			t.Fatalf("replica %d: %+v", i, got)
+		}
+	}
+	d := newDesk(t, s, "last", dims...)
+	now = now.Add(share.DefaultTTL + share.DefaultLate)
+	redisbudget.SetClock(s, now)
+	steps := 1
+	for ; d.must(0, many).Granted[1] == 0; steps++ {
+		if steps > many {
+			t.Fatal("the slots of those that are gone do not come back")
+		}
+	}
+	if steps < 3 || steps > 10 {
+		t.Errorf("the slots of %d come back after %d steps, want some", many, steps)
+	}
+	if got := d.must(1, 0); got.Granted[0] != 0 {
+		t.Error("what those had that are gone does not count as spent")
+	}
+	redisbudget.SetClock(s, now.Add(2*time.Minute))
+	if got := d.must(many, 0); got.Granted[0] != many {
+		t.Errorf("%+v, want the whole window, which has forgotten all", got)
+	}
+	for range 40 { // time in which nobody was heard of does not count
+		now = now.Add(share.DefaultTTL)
+		redisbudget.SetClock(s, now.Add(2*time.Minute))
+		d.must(0, 0)
+	}
+	if got := d.must(0, 0); got.Replicas != 1 {
+		t.Errorf("%d replicas are remembered, want one", got.Replicas)
+	}
+}
+
 // When those that named other dimensions are gone, whoever comes begins anew, and learns.
 func TestDimensionsChangeWhenNobodyGoesByThem(t *testing.T) {
 	t.Parallel()
@@ -326,6 +369,7 @@ func TestNewNamesEveryFieldThatIsWrong(t *testing.T) {
 func TestNewSaysWhatAServerRefuses(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t, servers.RedisOptions{})
+	registry := prometheus.NewRegistry()
 	for what, rule := range map[string]string{"PING": "-ping", "EVAL": "-eval", "SCRIPT LOAD": "-script"} {
 		user := strings.ReplaceAll(what, " ", "")
 		if err := server.Client().Do(context.Background(), "ACL", "SETUSER", user, "on", "nopass", "~*", "+@all", rule).Err(); err != nil {
@@ -333,9 +377,10 @@ func TestNewSaysWhatAServerRefuses(t *testing.T) {
 		}
 		client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: user, Password: "any"})
 		t.Cleanup(func() { _ = client.Close() })
-		_, err := redisbudget.New(context.Background(), redisbudget.Config{Client: client, Timeout: 10 * time.Second})
+		_, err := redisbudget.New(context.Background(), redisbudget.Config{Client: client, Timeout: 10 * time.Second, Registerer: registry})
 		if err == nil || !strings.Contains(err.Error(), "refuses "+what+",") {
 			t.Errorf("%v, want that the server refuses %s", err, what)
 		}
 	}
+	sharing(t, server.Client(), func(c *redisbudget.Config) { c.Registerer = registry }) // the metrics are not taken
 }

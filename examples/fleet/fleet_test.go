@@ -161,7 +161,7 @@ func TestAFleetKeepsTheQuotaWhoeverIsKilled(t *testing.T) {
 	}
 	f.wait(processes)
 	t.Logf("%d were killed", kills)
-	f.check(len(names), 0.4)
+	f.check(len(names), 0.3)
 }
 
 // The store is killed and has lost everything when it comes back: the processes go on with
@@ -184,5 +184,5 @@ func TestAFleetGoesOnWhileItsStoreIsDown(t *testing.T) {
 	}
 	store.Restart()
 	f.wait(processes)
-	f.check(len(names), 0.4)
+	f.check(len(names), 0.3)
 }
