@@ -26,6 +26,7 @@ var columns = []column{
 	{"p99", func(r *result) string { return seconds(r.Metrics.WaitP99) }},
 	{"Jain users", func(r *result) string { return fmt.Sprintf("%.3f", r.Metrics.JainUsers) }},
 	{"replicas", func(r *result) string { return fmt.Sprintf("%.3f", r.Metrics.JainReplicas) }},
+	{"waiting", func(r *result) string { return fmt.Sprintf("%.3f", r.Metrics.JainWaiting) }},
 	{"trips/call", func(r *result) string { return fmt.Sprintf("%.3f", r.Metrics.TripsPerCall) }},
 	{"max use", func(r *result) string { return fmt.Sprintf("%.3f", r.Metrics.MaxUse) }},
 	{"overshoot", func(r *result) string { return fmt.Sprintf("%.3f", r.Metrics.Overshoot) }},
@@ -36,7 +37,8 @@ goodput/G*  tokens that the provider let in, over the most that anybody could ha
 429         part of all attempts that the provider refused
 failed      calls that were refused three times, died with their replica, or gave up
 wait        until a call was sent for good; calls that still wait count with the time so far
-Jain        fairness, over users and over replicas, of what was got over the max-min fair share; 1 is fair
+Jain        fairness, over users and over replicas, of what was got over the max-min fair share, in the whole run; and
+            over users that wait, minute by minute; 1 is fair
 trips/call  round trips to the store for each call
 max use     largest part of the quota that was asked of the provider in one of its windows; above 1: overshoot
 `

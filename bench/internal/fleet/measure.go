@@ -33,6 +33,9 @@ type Metrics struct {
 	// share is that of the calls that came to them; 1 is fair.
 	JainUsers    float64 `json:"jain_users"`
 	JainReplicas float64 `json:"jain_replicas"`
+	// JainWaiting is Jain's index over users of what they got in a minute in all of which
+	// a call of theirs waited; the mean over all minutes. 1 if nobody waits so long.
+	JainWaiting float64 `json:"jain_waiting"`
 	// TripsPerCall is round trips to the store, over all calls.
 	TripsPerCall float64 `json:"trips_per_call"`
 	// MaxUse is the largest part of the quota that was asked of the provider in one of
@@ -66,6 +69,7 @@ func Measure(l *Log) Metrics {
 	m.TripsPerCall = ratio(sum(l.Trips), float64(len(l.Calls)))
 	m.waits(l)
 	m.JainUsers, m.JainReplicas = jains(l.Calls, 0, math.MaxInt64)
+	m.JainWaiting = jainWaiting(l)
 	m.Settled = settled(l)
 	return m
 }

@@ -76,7 +76,7 @@ func TestFiguresOfALogThatWasWrittenByHand(t *testing.T) {
 func TestAnEmptyLogHasFiguresThatAreNumbers(t *testing.T) {
 	t.Parallel()
 	m := Measure(written(t, 30*sec))
-	if m.Goodput != 0 || m.WaitMean != 0 || m.TripsPerCall != 0 || m.JainUsers != 1 || m.JainReplicas != 1 {
+	if m.Goodput != 0 || m.WaitMean != 0 || m.TripsPerCall != 0 || m.JainUsers != 1 || m.JainReplicas != 1 || m.JainWaiting != 1 {
 		t.Errorf("%+v", m)
 	}
 }
@@ -93,6 +93,34 @@ func TestWhatWasGotIsDividedMaxMinFairly(t *testing.T) {
 		if fair := maxMin(c.asked, c.got); !slices.Equal(fair, c.fair) {
 			t.Errorf("%v of those that asked for %v is %v, want %v", c.got, c.asked, fair, c.fair)
 		}
+	}
+}
+
+func TestUsersThatWaitThroughoutAMinuteAreCompared(t *testing.T) {
+	t.Parallel()
+	waits := func(user int32, asked, until time.Duration) Record {
+		return Record{Asked: asked, Started: -1, Counted: -1, Ended: until, Tokens: 1, User: user, Replica: user, Outcome: Expired}
+	}
+	// User 0 waits from 10 s to 200 s, in calls that overlap, user 1 from 50 s to 190 s, in
+	// calls that touch: both throughout the second and the third minute.
+	calls := []Record{
+		waits(0, 10*sec, 100*sec), waits(1, 50*sec, 130*sec), waits(0, 90*sec, 200*sec), waits(1, 130*sec, 190*sec),
+		served(0, 20*sec, 0, 5000),                             // in the first minute
+		served(0, 70*sec, 0, 3000), served(1, 70*sec, 0, 1000), // in the second: 16/(2·10) is 0.8
+		served(0, 130*sec, 0, 500), served(1, 140*sec, 0, 500), // in the third: 1
+	}
+	slices.SortFunc(calls, func(a, b Record) int { return int(a.Asked - b.Asked) })
+	if got := Measure(written(t, 210*sec, calls...)).JainWaiting; !near(got, 0.9) {
+		t.Errorf("the index is %v, want 0.9", got)
+	}
+	// With a pause of one second nobody is left to compare with in the third minute.
+	for i := range calls {
+		if calls[i].Asked == 130*sec && calls[i].User == 1 {
+			calls[i].Asked += sec
+		}
+	}
+	if got := Measure(written(t, 210*sec, calls...)).JainWaiting; !near(got, 0.8) {
+		t.Errorf("the index is %v, want 0.8", got)
 	}
 }
 
