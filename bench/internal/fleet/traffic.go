@@ -8,11 +8,11 @@ import (
 
 // home makes the calls of the users of one replica.
 type home struct {
-	rnd   *rand.Rand
-	rate  float64 // calls per second while on
-	users []int32 // first of its users, and how many
-	on    time.Duration
-	off   time.Duration
+	rnd     *rand.Rand
+	rate    float64       // calls per second while on
+	on, off time.Duration // in the mean
+	first   int32         // of its users
+	users   int           // how many
 
 	at    float64 // of the last call, in seconds
 	until float64 // when it goes off
@@ -40,7 +40,7 @@ func (c *Config) homes() []*home {
 	for i := range list {
 		h := &home{rnd: rand.New(rand.NewPCG(c.Seed, trafficStream+uint64(i))), rate: c.Rate, until: math.Inf(1)}
 		from, to := i*c.Users/c.Replicas, (i+1)*c.Users/c.Replicas
-		h.users = []int32{int32(from), int32(to - from)}
+		h.first, h.users = int32(from), to-from
 		switch {
 		case c.Shape == Bursty:
 			h.rate *= 1 / duty
@@ -86,7 +86,7 @@ func (h *home) job(c *Config) job {
 		guess = min(max(lognormal(h.rnd, used, c.Error), 1), c.largest())
 	}
 	return job{
-		user: h.users[0] + int32(h.rnd.IntN(int(h.users[1]))), tokens: int64(used), estimate: int64(guess),
+		user: h.first + int32(h.rnd.IntN(h.users)), tokens: int64(used), estimate: int64(guess),
 		first: c.First.draw(h.rnd), rest: c.Rest.draw(h.rnd),
 	}
 }
