@@ -32,6 +32,9 @@ func (c *Coordinator) answer(p *replica, r *Request) Reply {
 		if wait, fits := c.fits(p, ahead); !fits {
 			reply.RetryAfter = micros(wait)
 			c.keep(p, wait)
+			if k := len(ahead) - 1; c.dims[k].cfg.Shape == Slots {
+				ahead[k] = others[k] // time brings none back: they go round
+			}
 			c.scarce(ahead, reply.Scarce)
 			return reply
 		}

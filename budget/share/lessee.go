@@ -85,7 +85,7 @@ func NewLessee(cfg LesseeConfig) (*Lessee, error) {
 	}
 	for i, d := range cfg.Dims {
 		if d.Shape == Slots {
-			l.slots = &SlotLimiter{l: l, limit: d.Limit}
+			l.slots = &SlotLimiter{l: l, limit: d.Limit, whole: d.Limit}
 			break
 		}
 		b := newLimiter(l, i, d)
@@ -466,6 +466,9 @@ func (l *Lessee) Failed(now time.Time, r Request) {
 	wait := int64(min(firstRetry<<min(l.failures, 10), lastRetry))
 	l.retryAt = l.now + wait - l.random.Int64N(wait/2)
 	l.failures++
+	if l.slots != nil {
+		l.slots.yield = false // nobody tells whose turn it is
+	}
 	if l.now >= l.expires {
 		l.expire()
 	}
@@ -508,6 +511,9 @@ func (l *Lessee) Reply(now time.Time, r Request, reply Reply) (granted bool) {
 		l.comeBack()
 		granted = true
 	}
+	if l.slots != nil {
+		l.slots.yield = false
+	}
 	for i, n := range reply.Granted {
 		if reply.RetryAfter > 0 && reply.Scarce[i] {
 			if i < len(l.dims) {
@@ -522,7 +528,7 @@ func (l *Lessee) Reply(now time.Time, r Request, reply Reply) (granted bool) {
 		if i < len(l.dims) {
 			l.dims[i].granted(n, reply.Limits[i])
 		} else {
-			l.slots.granted(n, reply.Scarce[i])
+			l.slots.granted(n, reply.Limits[i], reply.Scarce[i])
 		}
 	}
 	if l.now >= l.expires {

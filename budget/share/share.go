@@ -241,9 +241,11 @@ type Reply struct {
 	// Parts are, in static mode, what this replica may use of them, in [0, 1].
 	Parts []float64
 	// Scarce tells per dimension that others wait for more than there is. If not all
-	// Needs were granted, only those count that come before this replica: what it
-	// has left of that dimension it should give back, or two that wait would keep
-	// from each other what both need.
+	// Needs were granted, only those count that come before this replica, but for
+	// Slots: what it has left of that dimension it should give back, or two that wait
+	// would keep from each other what both need. Of Slots it should give back, too,
+	// what comes back before it has asked again, or one that is always busy would keep
+	// them all.
 	Scarce []bool
 	// Stale: the request was not taken in. It is of an older epoch or Seq of the
 	// replica than was seen; or of an older epoch of the coordinator, which then

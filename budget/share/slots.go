@@ -11,6 +11,7 @@ import (
 type SlotLimiter struct {
 	l      *Lessee
 	limit  int64   // of all replicas
+	whole  int64   // the same, as all replicas know it
 	part   float64 // of them that may be used while the lessee is local
 	has    int64   // lent to this one
 	used   int64
@@ -18,7 +19,7 @@ type SlotLimiter struct {
 	missed int64 // slots that were asked for and not there, since the last request
 	kept   int64 // what was kept beside those in use, at the last request
 	scarce bool  // others wait for slots
-	yield  bool  // others that come before need them
+	yield  bool  // others wait: what comes back is theirs, until the coordinator has been asked
 	recent recent
 }
 
@@ -27,7 +28,7 @@ var _ budget.SlotLender = (*SlotLimiter)(nil)
 // Fits implements [budget.SlotLender].
 func (s *SlotLimiter) Fits(now time.Time, slots int64) bool {
 	s.l.at(now)
-	if slots <= s.has-s.used || s.l.local && s.used == 0 && s.has > 0 { // one that is wider than the part runs alone
+	if slots <= s.has-s.used && !s.yield || s.l.local && s.used == 0 && s.has > 0 { // one that is wider than the part runs alone
 		return true
 	}
 	s.missed = max(s.missed, slots)
@@ -51,6 +52,9 @@ func (s *SlotLimiter) Use(now time.Time, slots int64) {
 	if !s.l.local && s.l.now >= s.l.expires {
 		s.has = min(s.has, s.used)
 	}
+	if s.yield && s.has > s.used {
+		s.l.told()
+	}
 	s.l.hasten(s.back())
 }
 
@@ -59,10 +63,21 @@ func (s *SlotLimiter) Use(now time.Time, slots int64) {
 func (s *SlotLimiter) SetLimit(now time.Time, slots int64) {
 	s.l.at(now)
 	s.limit = max(slots, 1)
+	s.fewer(s.limit)
 	if s.l.local {
 		s.setPart(s.part)
 	}
 	s.l.told()
+}
+
+// fewer tells how many slots all replicas have. Where there have come to be fewer,
+// each keeps as large a part of them as it had: what is in use above that is not
+// used again. Otherwise replicas that are always busy would keep more than there are.
+func (s *SlotLimiter) fewer(whole int64) {
+	if whole < s.whole && !s.l.local {
+		s.has = int64(float64(s.has) * float64(whole) / float64(s.whole))
+	}
+	s.whole = whole
 }
 
 // setPart puts a part of the slots in force for the replica alone: at least one,
@@ -75,10 +90,10 @@ func (s *SlotLimiter) setPart(part float64) {
 }
 
 // expire voids the slots that nobody uses.
-func (s *SlotLimiter) expire() { s.has = min(s.has, s.used) }
+func (s *SlotLimiter) expire() { s.has, s.yield = min(s.has, s.used), false }
 
 // comeBack ends a time in which a part of the slots was the replica's alone.
-func (s *SlotLimiter) comeBack() { s.has = s.used }
+func (s *SlotLimiter) comeBack() { s.has, s.yield = s.used, false }
 
 // stock is how many slots are kept beside those in use: none that others wait for.
 func (s *SlotLimiter) stock() int64 {
@@ -127,7 +142,7 @@ func (s *SlotLimiter) ask(r *DimReport, d *budget.Demand) {
 		next, target = 0, 0
 	}
 	if s.yield {
-		s.has, s.yield = s.used, false
+		s.has = min(s.has, s.used)
 	}
 	if s.kept = 0; d.Next != nil {
 		s.kept = target
@@ -135,24 +150,27 @@ func (s *SlotLimiter) ask(r *DimReport, d *budget.Demand) {
 	if s.has-s.used > target && (s.l.cfg.Mode == Central || s.l.leaving || s.l.now >= s.back()) {
 		s.has = s.used + target
 	}
-	spare := s.has - s.used
-	r.Has = s.has
+	spare := max(s.has-s.used, 0)
+	r.Has = max(s.has, s.used)
 	r.Want = max(target-spare, 0)
 	if d.Next != nil || s.l.cfg.Mode == Central {
 		r.Need = max(next-spare, 0)
 	}
 }
 
-// yields gives the slots back that a call which waits keeps from those before it.
+// yields gives the slots back that a call which waits keeps from those before it,
+// and those that come back until the coordinator has been asked again: it knows whose
+// turn it is. A replica that is always busy would use each of them again at once.
 func (s *SlotLimiter) yields() {
+	s.yield = true
 	if s.has > s.used {
-		s.yield = true
 		s.l.told()
 	}
 }
 
-// granted takes in a grant.
-func (s *SlotLimiter) granted(n int64, scarce bool) {
+// granted takes in a grant, and how many slots there are.
+func (s *SlotLimiter) granted(n, whole int64, scarce bool) {
+	s.fewer(min(whole, s.limit))
 	s.has += max(n, 0)
 	s.missed, s.scarce = 0, scarce // who lacked something meanwhile waits, or is gone
 }
