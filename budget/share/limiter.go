@@ -274,6 +274,33 @@ func (b *Limiter) Level(now time.Time) int64 {
 	return whole(b.own.level()) - b.busy()
 }
 
+// Forecast is how long it takes, most likely, until so many units may have been taken.
+// What is not at hand is a round trip away, which counts as nothing, unless the
+// coordinator has just refused it: then it takes as long as the replica's part of the
+// quota needs. It asks for nothing.
+func (b *Limiter) Forecast(now time.Time, units int64) time.Duration {
+	l := b.l
+	l.at(now)
+	if l.local {
+		b.advance()
+		if short := float64(units+b.busy()) - b.own.level(); short > slack {
+			return micros(b.own.refills(short))
+		}
+		return 0
+	}
+	short := float64(units - b.credit)
+	if short <= 0 || l.askAt == 0 || l.now > l.askAt+refused {
+		return 0
+	}
+	limit := b.share * float64(min(b.limit, b.whole)) / float64(max(l.replicas, 1))
+	wait := short * float64(b.own.window) / max(limit, slack)
+	return micros(max(l.askAt-l.now, int64(min(wait, never/4))))
+}
+
+// refused is for how long a refusal of the coordinator says something, beyond the
+// time at which it is worth asking again.
+const refused = ticksPerSecond
+
 // Limit implements [budget.Limiter].
 func (b *Limiter) Limit() int64 { return b.limit }
 

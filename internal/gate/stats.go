@@ -83,12 +83,21 @@ func (c *Core) ExpectedWait(now time.Time, slots int32, costs []int64) time.Dura
 	if c.lone != nil {
 		inUse += int64(c.lone.slots) // it is not booked; see company
 	}
-	if over := float64(c.waitSlot + int64(slots) - (c.eff - inUse)); over > 0 && inUse > 0 {
+	free := c.eff - inUse
+	lent := c.cfg.Lender != nil && len(c.chosen) > 0 && c.chosen[0].flow.claim&slotsBit != 0
+	if lent {
+		free = 0 // others have them
+	}
+	if over := float64(c.waitSlot + int64(slots) - free); over > 0 && (inUse > 0 || lent) {
 		wait = max(wait, over/float64(c.eff)*c.holdTime)
 	}
 	for i := range c.dims {
 		d := &c.dims[i]
 		if i >= len(costs) || costs[i] <= 0 {
+			continue
+		}
+		if f, ok := d.Limiter.(forecaster); ok {
+			wait = max(wait, float64(f.Forecast(now, d.queued+costs[i])))
 			continue
 		}
 		rate := float64(d.Limit()) * d.headroom * d.share / float64(d.window)
@@ -104,6 +113,12 @@ func (c *Core) ExpectedWait(now time.Time, slots int32, costs []int64) time.Dura
 		}
 	}
 	return time.Duration(min(math.Ceil(wait), float64(horizon))) // who must wait does not wait 0
+}
+
+// forecaster is a limiter that knows better than its level and its limit tell how
+// long it takes until so many units may have been taken.
+type forecaster interface {
+	Forecast(now time.Time, units int64) time.Duration
 }
 
 // ShutFor is the part of ExpectedWait that holds for every call of such costs,
