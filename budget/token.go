@@ -318,6 +318,13 @@ func (b *TokenBudget) SetLimit(now time.Time, limit int64) {
 	b.inForce(now, b.limit, b.burst)
 }
 
+// SetBurst changes the capacity at the full limit, and with it the proportion of
+// both that SetLimit keeps. A limit above 0 has at least 1.
+func (b *TokenBudget) SetBurst(now time.Time, burst int64) {
+	b.made.Limit, b.made.Burst = b.limit, max(burst, 0)
+	b.SetLimit(now, b.limit)
+}
+
 // Scale implements [Limiter]. Rate and capacity are scaled alike.
 func (b *TokenBudget) Scale(now time.Time, share float64) {
 	b.inForce(now, scaled(b.limit, share), scaled(b.burst, share))

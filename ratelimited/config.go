@@ -293,7 +293,7 @@ func (c Config) core() (core *gate.Core, owner []int, shared budget.Shared, err 
 			dim := gate.Dim{Limiter: l, Window: d.window(), Headroom: c.Headroom * part[j]}
 			if d.Limit == Unknown {
 				dim.Window = unknownWindows * d.window()
-				dim.Search = &gate.Search{Window: d.window(), Start: d.Start, Least: d.Least}
+				dim.Search = &gate.Search{Window: d.window(), Start: d.Start, Least: d.Least, Sliding: d.Shape == Sliding}
 			}
 			cfg.Dims = append(cfg.Dims, dim)
 			owner = append(owner, i)

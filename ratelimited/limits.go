@@ -99,9 +99,10 @@ func (g *Gate) SetSlots(n int64) error {
 
 // SetLimit changes the published limit of a dimension of the profile while the
 // gate works, in units per window; the headroom applies to it. Where the limit was
-// Unknown the search is over. A waiting call
-// that can no longer ever fit fails with a [NeverFitsError]. It returns an error
-// for a name that the profile does not have and for a negative limit.
+// Unknown the search is over; before a Sliding window calls are then paced, at 96 % of
+// the limit. A waiting call that can no longer ever fit fails with a [NeverFitsError].
+// It returns an error for a name that the profile does not have and for a negative
+// limit.
 func (g *Gate) SetLimit(dimension string, limit int64) error {
 	if limit < 0 {
 		return fmt.Errorf("ratelimited: SetLimit: limit is %d (dimension %q), must not be negative", limit, dimension)

@@ -75,7 +75,8 @@ type Dimension struct {
 	// Settle is what the call took, from its actual usage. Defaults to Count.
 	Settle func(actual usage.Usage) int64
 	// Shape of the provider's window. Defaults to Sliding. It does not matter where
-	// Limit is Unknown: calls then come at an even rate, which suits every window.
+	// Limit is Unknown: calls then come at an even rate, which suits every window. It
+	// does when Gate.SetLimit has told it.
 	Shape Window
 	// Start is the number of units per Window with which the search for an Unknown
 	// limit begins. Defaults to ten calls of the size of the first one.

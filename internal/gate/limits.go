@@ -136,7 +136,7 @@ func (c *Core) SetLimit(now time.Time, i int, limit int64) {
 	d := &c.dims[i]
 	before := d.Max()
 	if d.search != nil {
-		c.tell(d)
+		c.tell(now, d)
 	}
 	d.SetLimit(now, d.ofLimiter(limit))
 	d.Scale(now, d.headroom*d.share)

@@ -24,6 +24,10 @@ type Search struct {
 	// all replicas together. No cut takes more than the rest, and of a replica more
 	// than the rest of its part. 0 if nothing is known.
 	Least int64
+	// Sliding: the provider counts what happened in the last window. Where the limit
+	// is told after all, calls are then paced: a bucket that holds a whole window's
+	// units would let twice as many pass in one window.
+	Sliding bool
 }
 
 // Constants of the search. Those without another source were chosen by
@@ -154,13 +158,21 @@ func (d *dim) ofLimiter(limit int64) int64 {
 	return int64(min(float64(limit)*(float64(d.window)/float64(d.span)), 1<<62))
 }
 
+// toldBurst is the part of a limit that was told after all which a bucket holds
+// before a sliding window: with the rest for its rate no window has more than all.
+const toldBurst = 25
+
 // tell ends the search for the limit of a Dim.
-func (c *Core) tell(d *dim) {
-	d.search = nil
-	d.share, d.lastCut = 1, -1
+func (c *Core) tell(now time.Time, d *dim) {
 	if d.headroom = d.told; !(d.headroom > 0 && d.headroom < 1) {
 		d.headroom = 1
 	}
+	if d.search.Sliding && d.bucket != nil {
+		d.headroom *= 1 - 1.0/toldBurst
+		d.bucket.SetBurst(now, int64(d.search.most)/toldBurst)
+	}
+	d.search = nil
+	d.share, d.lastCut = 1, -1
 	c.searching = c.cfg.SearchSlots
 	for i := range c.dims {
 		c.searching = c.searching || c.dims[i].search != nil
