@@ -431,7 +431,7 @@ func (l *Lessee) lacks(d *budget.Demand) bool {
 			return true
 		}
 	}
-	return l.slots != nil && d.Slots > l.slots.has-l.slots.used
+	return l.slots != nil && l.slots.wide(d.Slots) > l.slots.has-l.slots.used
 }
 
 // again is a request that has failed, as it is sent now.

@@ -461,7 +461,7 @@ func (b *Limiter) ask(d *DimReport, waits bool, next, backlog int64, idle bool) 
 		}
 	}
 	switch {
-	case l.leaving, b.yield:
+	case l.leaving, b.yield, next > b.credit && b.large(next):
 		b.credit, b.yield = 0, false
 	case b.credit > target && (idle || l.cfg.Mode == Central || b.credit/2 > target):
 		b.credit = target
@@ -472,6 +472,16 @@ func (b *Limiter) ask(d *DimReport, waits bool, next, backlog int64, idle bool) 
 		d.Need = max(d.Need, hopes-b.credit)
 	}
 	d.Want = max(target-b.credit, 0)
+}
+
+// large reports whether a call takes more than there ever is in force. It waits until
+// everything is there: what the replica holds of it itself would be missing for ever.
+func (b *Limiter) large(cost int64) bool {
+	limit := b.share * float64(min(b.limit, b.whole))
+	if b.cfg.Shape == Bucket && b.cfg.Limit > 0 {
+		limit *= float64(b.cfg.Burst) / float64(b.cfg.Limit)
+	}
+	return float64(cost) > limit
 }
 
 // history is all that the replica has spent in the last window, dated late.

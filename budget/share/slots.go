@@ -28,6 +28,7 @@ var _ budget.SlotLender = (*SlotLimiter)(nil)
 // Fits implements [budget.SlotLender].
 func (s *SlotLimiter) Fits(now time.Time, slots int64) bool {
 	s.l.at(now)
+	slots = s.wide(slots)
 	if slots <= s.has-s.used && !s.yield || s.l.local && s.used == 0 && s.has > 0 { // one that is wider than the part runs alone
 		return true
 	}
@@ -89,6 +90,10 @@ func (s *SlotLimiter) setPart(part float64) {
 	}
 }
 
+// wide is how many slots a call waits for: one that is wider than all there are runs
+// when it has those. To wait for more would be to wait for those that it has itself.
+func (s *SlotLimiter) wide(slots int64) int64 { return min(slots, max(s.whole, 1)) }
+
 // expire voids the slots that nobody uses.
 func (s *SlotLimiter) expire() { s.has, s.yield = min(s.has, s.used), false }
 
@@ -132,7 +137,7 @@ func (s *SlotLimiter) ask(r *DimReport, d *budget.Demand) {
 	}
 	next := missed // calls that do not wait find something only if it is there
 	if d.Next != nil {
-		next = max(d.Slots, 0)
+		next = s.wide(max(d.Slots, 0))
 	}
 	target := next
 	if s.l.cfg.Mode == Leased {
