@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate/budget/quota"
@@ -117,16 +118,54 @@ func appendSlot(b []byte, name []byte) []byte {
 	return b
 }
 
-// An encoder writes what a script is asked.
+// An encoder writes what a script is asked. Its buffers are used again once there is an
+// answer.
 type encoder struct {
 	exact bool   // amounts are not plain numbers
 	large bool   // they must not be
 	whole bool   // for a script that can do everything
-	said  []byte // what is kept of entries
-	names []byte // of their counters; they are kept, too
-	asked []byte // what is only asked now
+	said  blob   // what is kept of entries
+	names blob   // of their counters; they are kept, too
+	asked blob   // what is only asked now
+	rest  blob   // what is kept of a reservation
+	life  blob   // of its key
+	text  []byte // of all keys
 	keys  []string
+	args  []any // of EVALSHA; the first two are for the sender
 }
+
+// A blob is an argument of a script that needs no box.
+type blob []byte
+
+// MarshalBinary implements [encoding.BinaryMarshaler], by which a client sends it.
+func (b *blob) MarshalBinary() ([]byte, error) { return *b, nil }
+
+var encoders = sync.Pool{New: func() any { return new(encoder) }}
+
+// newEncoder returns an empty encoder.
+func newEncoder(way int) *encoder {
+	w := encoders.Get().(*encoder)
+	w.exact, w.whole, w.large = way == exact, way != lean, false
+	w.said, w.names, w.asked, w.rest, w.life, w.text = w.said[:0], w.names[:0], w.asked[:0], w.rest[:0], w.life[:0], w.text[:0]
+	w.keys, w.args = w.keys[:0], append(w.args[:0], nil, nil, 0)
+	return w
+}
+
+// free has an encoder used again, of which nothing is being sent any more.
+func (w *encoder) free() {
+	clear(w.keys)
+	clear(w.args)
+	encoders.Put(w)
+}
+
+// key is an argument that is a key.
+func (w *encoder) key(name string) {
+	w.args = append(w.args, name)
+	w.args[2] = len(w.args) - 3
+}
+
+// ask adds arguments that are no keys.
+func (w *encoder) ask(args ...any) { w.args = append(w.args, args...) }
 
 func (w *encoder) amount(b []byte, n int64) []byte {
 	if n >= plain {

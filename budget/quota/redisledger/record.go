@@ -28,17 +28,30 @@ const (
 // answerOf puts the parts of an answer together: those of a reservation that was taken,
 // or one that was open, with how it was settled. It is "" if they are not that.
 func answerOf(parts []any) string {
-	texts := make([]string, len(parts))
-	for i, p := range parts {
-		texts[i], _ = p.(string)
-	}
-	switch {
-	case len(texts) < 2 || len(texts[0]) < 2:
+	if len(parts) < 2 {
 		return ""
-	case texts[0][0] == 'T':
-		return strings.Join(texts, "")
 	}
-	return texts[0][:1] + string(rune(stateSettledSimply)) + texts[0][2:] + texts[1]
+	first, _ := parts[0].(string)
+	if len(first) < 2 {
+		return ""
+	}
+	n := 0
+	for _, p := range parts {
+		text, _ := p.(string)
+		n += len(text)
+	}
+	var b strings.Builder
+	b.Grow(n)
+	for i, p := range parts {
+		text, _ := p.(string)
+		if i == 0 && first[0] != 'T' {
+			b.WriteByte(first[0])
+			b.WriteByte(stateSettledSimply)
+			text = first[2:]
+		}
+		b.WriteString(text)
+	}
+	return b.String()
 }
 
 // held is an entry of a reservation, and what was found out of it.

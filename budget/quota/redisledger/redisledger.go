@@ -134,10 +134,10 @@ func (l *Ledger) keysOf(tree string) keys {
 
 var tagEscapes = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 
-// head is what scripts are told first, all but that of Reserve.
-func (l *Ledger) head() []byte {
+// head writes what scripts are told first, all but that of Reserve.
+func (l *Ledger) head(b []byte) []byte {
 	offset, still := l.time()
-	b := order.AppendUint64(make([]byte, 0, 128), uint64(offset))
+	b = order.AppendUint64(b, uint64(offset))
 	b = append(b, still)
 	b = order.AppendUint64(b, uint64(microsUp(l.cfg.Remember)))
 	b = order.AppendUint64(b, uint64(microsUp(l.cfg.Forget)))
@@ -147,7 +147,7 @@ func (l *Ledger) head() []byte {
 // run runs a script of a tree, as often as it takes: with exact amounts if they turn
 // out to be large, and again while more reservations have expired than one run sweeps.
 // The answer's first byte is its code. ask writes the keys and arguments.
-func (l *Ledger) run(ctx context.Context, s *script, tree string, ask func(*encoder, keys) ([]string, []any)) (answer string, err error) {
+func (l *Ledger) run(ctx context.Context, s *script, tree string, ask func(*encoder, keys)) (answer string, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
@@ -158,16 +158,19 @@ func (l *Ledger) run(ctx context.Context, s *script, tree string, ask func(*enco
 	}
 	k := l.keysOf(tree)
 	for {
-		w := &encoder{exact: way == exact, whole: way != lean}
-		names, args := ask(w, k)
+		w := newEncoder(way)
+		ask(w, k)
 		if w.large && way != exact {
+			w.free()
 			way = exact
 			continue
 		}
-		answer, err = l.sender.do(ctx, s.way(way), arguments(names, args), until)
-		switch {
-		case err != nil:
+		answer, err = l.sender.do(ctx, s.way(way), w.args, until)
+		if err != nil { // perhaps it is still being sent
 			return "", l.failed(ctx, s.name, err)
+		}
+		w.free()
+		switch {
 		case answer == "":
 			return "", errGarbled
 		case answer[0] == 'X' && way == lean:
@@ -194,16 +197,6 @@ func (l *Ledger) failed(ctx context.Context, name string, err error) error {
 		return err
 	}
 	return unavailable(name, err)
-}
-
-// arguments are those of EVALSHA; the first two are for the sender.
-func arguments(names []string, args []any) []any {
-	all := make([]any, 0, 3+len(names)+len(args))
-	all = append(all, nil, nil, len(names))
-	for _, name := range names {
-		all = append(all, name)
-	}
-	return append(all, args...)
 }
 
 // Flush implements [quota.Ledger]. There is nothing to wait for: what was answered is

@@ -22,15 +22,13 @@ const (
 // day is how much longer lives what must outlive something else.
 const day = 24 * time.Hour
 
-// reserve writes what a Reserve asks, and returns the keys and arguments of its script.
-// See lua/reserve.lua.
-func (l *Ledger) reserve(w *encoder, k keys, r *quota.Reserve) (names []string, args []any) {
+// reserve writes what a Reserve asks. See lua/reserve.lua.
+func (l *Ledger) reserve(w *encoder, k keys, r *quota.Reserve) {
 	all, ttl := r.Entries, microsUp(cmp.Or(r.TTL, quota.DefaultTTL))
 	remember, forget := microsUp(l.cfg.Remember), microsUp(l.cfg.Forget)
-	w.said, w.names = make([]byte, 0, 64*len(all)), make([]byte, 0, 32*len(all))
 
 	const head = 98
-	w.asked = make([]byte, head, head+64*len(all))
+	w.asked = append(w.asked, make([]byte, head)...)
 	horizon, low, high := ttl+remember, int64(-never), int64(never)
 	next := head - 3 // where the flags and the account of the next entry are written
 	for i := range all {
@@ -87,20 +85,32 @@ func (l *Ledger) reserve(w *encoder, k keys, r *quota.Reserve) (names []string, 
 		}
 	}
 
-	names = make([]string, 0, 3+len(w.keys))
-	names = append(names, k.index(), k.reservation(r.ID))
+	// All keys are parts of one text.
+	w.text = append(append(w.text, k...), 'x')
+	w.text = append(append(append(w.text, k...), "r:"...), r.ID...)
+	for _, key := range w.keys {
+		w.text = append(append(append(w.text, k...), "a:"...), key...)
+	}
+	text := string(w.text)
+	name := func(n int) (name string) {
+		name, text = text[:n], text[n:]
+		return name
+	}
 	exclusive := ""
-	rest := make([]byte, recordRest, recordRest+len(w.said)+len(w.names)+flagsLen*len(all)+(len(w.keys)+1)*(len(k)+64))
+	rest := append(w.rest, make([]byte, recordRest)...)
 	if r.Exclusive != "" {
 		exclusive = k.exclusive(r.Exclusive)
 	}
 	rest = appendText(rest, exclusive)
+	w.key(name(len(k) + 1))
+	w.key(name(len(k) + 2 + len(r.ID)))
 	for _, key := range w.keys {
-		names = append(names, k.account(key))
-		rest = appendText(rest, names[len(names)-1])
+		account := name(len(k) + 2 + len(key))
+		w.key(account)
+		rest = appendText(rest, account)
 	}
 	if exclusive != "" {
-		names = append(names, exclusive)
+		w.key(exclusive)
 	}
 	const begin = 1 + recordHead
 	said := begin + len(rest)
@@ -117,7 +127,7 @@ func (l *Ledger) reserve(w *encoder, k keys, r *quota.Reserve) (names []string, 
 
 	h := w.asked[:0]
 	offset, still := l.time()
-	score, digits := l.hint(ttl)
+	score := l.hint(ttl)
 	h = order.AppendUint16(h, uint16(len(w.keys)))
 	h = order.AppendUint16(h, uint16(len(all)))
 	h = order.AppendUint64(h, uint64(offset))
@@ -130,11 +140,12 @@ func (l *Ledger) reserve(w *encoder, k keys, r *quota.Reserve) (names []string, 
 	h = order.AppendUint64(h, uint64(low))
 	h = order.AppendUint64(h, uint64(high))
 	h = order.AppendUint64(h, uint64(score))
-	h = append(h, digits...)
+	h = appendDigits(h, score)
 	h = order.AppendUint32(h, uint32(flags-begin))
 	order.AppendUint32(h, uint32(spans+1))
 	life := (ttl + forget + microsUp(day) + 999) / 1000
-	return names, []any{rest, w.asked, strconv.FormatInt(life, 10)}
+	w.rest, w.life = rest, strconv.AppendInt(w.life, life, 10)
+	w.ask(&w.rest, &w.asked, &w.life)
 }
 
 // Reserve implements [quota.Ledger]. It is one round trip, however many entries there
@@ -152,7 +163,7 @@ func (l *Ledger) Reserve(ctx context.Context, r quota.Reserve) (quota.Reserved, 
 	if len(r.Exclusive) > maxText {
 		return none, fmt.Errorf("redisledger: Exclusive has %d bytes, at most %d are allowed", len(r.Exclusive), maxText)
 	}
-	answer, err := l.run(ctx, reserveScript, r.Tree, func(w *encoder, k keys) ([]string, []any) { return l.reserve(w, k, &r) })
+	answer, err := l.run(ctx, reserveScript, r.Tree, func(w *encoder, k keys) { l.reserve(w, k, &r) })
 	if err != nil {
 		return none, err
 	}

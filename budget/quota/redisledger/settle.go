@@ -18,12 +18,12 @@ func (l *Ledger) Settle(ctx context.Context, s quota.Settle) (quota.Settled, err
 	if err := checkTexts(s.Tree, "More", s.More); err != nil {
 		return quota.Settled{}, err
 	}
-	answer, err := l.run(ctx, settleScript, s.Tree, func(w *encoder, k keys) ([]string, []any) {
+	answer, err := l.run(ctx, settleScript, s.Tree, func(w *encoder, k keys) {
 		adjust := byte(0)
 		if s.Adjust {
 			adjust = 1
 		}
-		a := append(l.head(), adjust)
+		a := append(l.head(w.asked), adjust)
 		a = order.AppendUint64(a, uint64(s.Seq))
 		a = order.AppendUint64(a, uint64(s.WriterSeq))
 		counts := len(a)
@@ -44,15 +44,16 @@ func (l *Ledger) Settle(ctx context.Context, s quota.Settle) (quota.Settled, err
 		}
 		order.PutUint16(w.asked[counts:], uint16(len(w.keys)))
 		order.PutUint16(w.asked[counts+2:], uint16(len(s.More)))
-		names := []string{k.index(), k.reservation(s.ID)}
+		w.key(k.index())
+		w.key(k.reservation(s.ID))
 		if s.Writer != "" {
-			names = append(names, k.writer(s.Writer))
+			w.key(k.writer(s.Writer))
 		}
-		args := []any{w.asked, w.said, w.names, strconv.FormatInt(l.cfg.Remember.Milliseconds(), 10)}
+		w.life = strconv.AppendInt(w.life, l.cfg.Remember.Milliseconds(), 10)
+		w.ask(&w.asked, &w.said, &w.names, &w.life)
 		for _, key := range w.keys {
-			args = append(args, k.account(key))
+			w.ask(k.account(key))
 		}
-		return names, args
 	})
 	if err != nil {
 		return quota.Settled{}, err
@@ -85,8 +86,11 @@ func unknown(id string) error { return fmt.Errorf("%w: %q", quota.ErrUnknownRese
 // Release implements [quota.Ledger]. Releasing what is settled or released changes
 // nothing. What has expired can be released, too, and not be settled any more.
 func (l *Ledger) Release(ctx context.Context, tree, id string) error {
-	answer, err := l.run(ctx, releaseScript, tree, func(_ *encoder, k keys) ([]string, []any) {
-		return []string{k.index(), k.reservation(id)}, []any{l.head()}
+	answer, err := l.run(ctx, releaseScript, tree, func(w *encoder, k keys) {
+		w.key(k.index())
+		w.key(k.reservation(id))
+		w.asked = l.head(w.asked)
+		w.ask(&w.asked)
 	})
 	if err == nil && answer[0] == 'U' {
 		err = unknown(id)
@@ -106,12 +110,13 @@ func (l *Ledger) Renew(ctx context.Context, tree string, ttl time.Duration, ids 
 	for len(ids) > 0 {
 		some := ids[:min(len(ids), renewals)]
 		ids = ids[len(some):]
-		answer, err := l.run(ctx, renewScript, tree, func(_ *encoder, k keys) ([]string, []any) {
-			names := []string{k.index()}
+		answer, err := l.run(ctx, renewScript, tree, func(w *encoder, k keys) {
+			w.key(k.index())
 			for _, id := range some {
-				names = append(names, k.reservation(id))
+				w.key(k.reservation(id))
 			}
-			return names, []any{order.AppendUint64(l.head(), uint64(microsUp(cmp.Or(ttl, quota.DefaultTTL))))}
+			w.asked = order.AppendUint64(l.head(w.asked), uint64(microsUp(cmp.Or(ttl, quota.DefaultTTL))))
+			w.ask(&w.asked)
 		})
 		if err != nil {
 			return lost, err

@@ -66,8 +66,8 @@ func (l *Ledger) statusOf(ctx context.Context, tree string, entries []quota.Entr
 	if change != "" {
 		number = budget.NewID() // a client may send it again if the answer is lost
 	}
-	answer, err := l.run(ctx, statusScript, tree, func(w *encoder, k keys) ([]string, []any) {
-		w.asked = w.amount(order.AppendUint16(l.head(), uint16(len(entries))), by)
+	answer, err := l.run(ctx, statusScript, tree, func(w *encoder, k keys) {
+		w.asked = w.amount(order.AppendUint16(l.head(w.asked), uint16(len(entries))), by)
 		for i := range entries {
 			e := &entries[i]
 			w.asked = order.AppendUint16(w.asked, uint16(w.place(e.Key)))
@@ -83,11 +83,12 @@ func (l *Ledger) statusOf(ctx context.Context, tree string, entries []quota.Entr
 				w.span(&e.Spans)
 			}
 		}
-		names := []string{k.index(), k.change(number)}
+		w.key(k.index())
+		w.key(k.change(number))
 		for _, key := range w.keys {
-			names = append(names, k.account(key))
+			w.key(k.account(key))
 		}
-		return names, []any{change, w.asked}
+		w.ask(change, &w.asked)
 	})
 	if err != nil {
 		return err
@@ -103,9 +104,12 @@ func (l *Ledger) statusOf(ctx context.Context, tree string, entries []quota.Entr
 // History implements [quota.Ledger]. Windows in which nothing was spent are not kept.
 // Limit is the one that was given last in that window.
 func (l *Ledger) History(ctx context.Context, tree string, c quota.Counter, n int) ([]quota.Status, error) {
-	answer, err := l.run(ctx, historyScript, tree, func(_ *encoder, k keys) ([]string, []any) {
-		return []string{k.index(), k.account(c.Key), k.past(c.Key)},
-			[]any{l.head(), appendSlot(nil, appendName(nil, &quota.Entry{Counter: c}))}
+	answer, err := l.run(ctx, historyScript, tree, func(w *encoder, k keys) {
+		w.key(k.index())
+		w.key(k.account(c.Key))
+		w.key(k.past(c.Key))
+		w.asked = l.head(w.asked)
+		w.ask(&w.asked, appendSlot(nil, appendName(nil, &quota.Entry{Counter: c})))
 	})
 	if err != nil {
 		return nil, err
@@ -135,8 +139,11 @@ const periodLen = 48
 // returned comes from there.
 func (l *Ledger) Erase(ctx context.Context, tree, key string) error {
 	for cursor := "0"; ; {
-		answer, err := l.run(ctx, eraseScript, tree, func(_ *encoder, k keys) ([]string, []any) {
-			return []string{k.index(), k.account(key), k.past(key)}, []any{cursor}
+		answer, err := l.run(ctx, eraseScript, tree, func(w *encoder, k keys) {
+			w.key(k.index())
+			w.key(k.account(key))
+			w.key(k.past(key))
+			w.ask(cursor)
 		})
 		if err != nil {
 			return err
