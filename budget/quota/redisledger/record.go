@@ -25,8 +25,8 @@ const (
 	stateSettledSimply = 4
 )
 
-// answerOf puts the parts of an answer together: those of a reservation that was taken,
-// or one that was open, with how it was settled. It is "" if they are not that.
+// answerOf puts the parts of an answer together: a reservation that was open, and how it
+// was settled. It is "" if they are not that.
 func answerOf(parts []any) string {
 	if len(parts) < 2 {
 		return ""
@@ -44,7 +44,7 @@ func answerOf(parts []any) string {
 	b.Grow(n)
 	for i, p := range parts {
 		text, _ := p.(string)
-		if i == 0 && first[0] != 'T' {
+		if i == 0 {
 			b.WriteByte(first[0])
 			b.WriteByte(stateSettledSimply)
 			text = first[2:]

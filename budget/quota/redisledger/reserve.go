@@ -178,11 +178,37 @@ func (l *Ledger) Reserve(ctx context.Context, r quota.Reserve) (quota.Reserved, 
 		}
 		return rec.repeated(r.Room), nil
 	}
-	res, err := d.reserved(answer[0], r.Entries, r.Room)
+	var res quota.Reserved
+	if answer[0] == recordVersion {
+		res, err = taken(answer, r.Entries, r.Room)
+	} else {
+		res, err = d.reserved(answer[0], r.Entries, r.Room)
+	}
 	if err == nil {
 		l.saw(res.Now)
 	}
 	return res, err
+}
+
+// taken reads what a Reserve was answered that nothing is to be said of but how counters
+// stand: the reservation as it is kept.
+func taken(answer string, entries []quota.Entry, room []quota.Status) (quota.Reserved, error) {
+	d := decoder{s: answer}
+	d.bytes(12) // the version, states, the sequence number
+	res := quota.Reserved{Denied: -1, Now: timeOf(d.int64())}
+	d.bytes(8) // when it expires
+	res.Wait = duration(d.int64())
+	d.bytes(14) // how many there are of things, where parts begin
+	slots := d.uint16() | d.uint16()<<16
+	if d.short || slots < 1 || slots > len(answer) {
+		return res, errGarbled
+	}
+	d.s = answer[slots-1:]
+	res.Status = statusesIn(room, len(entries))
+	for i := range entries {
+		d.status(&entries[i], &res.Status[i])
+	}
+	return res, d.err()
 }
 
 // reserved reads what a Reserve was answered: it was taken, denied, or held back.

@@ -4,9 +4,9 @@
 if now >= low and now < high and places > 0 and not KEYS[places + 3] then
   local flag, place, at, wait, least = flag, place, at, 0, now + horizon
   local got = call('MGET', unpack(KEYS, 3, places + 2))
-  -- What becomes the reservation, and then the answer.
+  -- What becomes the reservation, which is the answer.
   local parts = {false, rest, false, false, false, false, false, false}
-  local p, text, new, x, y, done, till, sinces = 0, nil, '', '', '', 1, 0, ''
+  local p, text, new, done, till, sinces, shorter = 0, nil, nil, 1, 0, '', nil
   local passes = true
   for i = 1, entries do
     if flag >= 32 or flag % 4 == 3 or place < p or place > p + 1 then
@@ -15,10 +15,16 @@ if now >= low and now < high and places > 0 and not KEYS[places + 3] then
     end
     if place > p then
       if p > 0 then
-        if done <= #text then y = y .. sub(text, done) end
-        got[p] = new .. x .. y
+        if #new ~= done - 25 then -- charges have become more, or fewer
+          new = new .. sub(text, done)
+          if #new < #text - 24 then
+            shorter = shorter or {}
+            new, shorter[p] = sub(text, 1, 24) .. new, true
+          end
+        end
+        got[p] = new
       end
-      p, text, done = place, got[place], 1
+      p, text, new, done = place, got[place], nil, 1
       if not text then
         passes = false
         break
@@ -127,14 +133,12 @@ if now >= low and now < high and places > 0 and not KEYS[places + 3] then
       s = put(BUCKET_SLOT, slot, units, part, since, held, mark, holds, charges and #charges or 0)
       parts[i + 2] = s
       if charges then s = s .. charges end
-      if done == 1 then
-        new, x, y = sub(text, 1, off - 1), s, ''
+      if not new then
+        if off > 25 then new = sub(text, 25, off - 1) .. s else new = s end
       elseif off > done then
-        new, x, y = new .. x .. y .. sub(text, done, off - 1), s, ''
-      elseif y == '' then
-        y = s
+        new = new .. sub(text, done, off - 1) .. s
       else
-        new, x, y = new .. x .. y, s, ''
+        new = new .. s
       end
       done = off + 56 + length
     else
@@ -155,30 +159,40 @@ if now >= low and now < high and places > 0 and not KEYS[places + 3] then
       if counts then used = used + amount else held = held + amount end
       s = put('<c24LLc8c8', key, used, held, limit, other)
       parts[i + 2] = s
-      if done == 1 then
-        new, x, y = sub(text, 1, off - 1), s, ''
+      if not new then
+        if off > 25 then new = sub(text, 25, off - 1) .. s else new = s end
       elseif off > done then
-        new, x, y = new .. x .. y .. sub(text, done, off - 1), s, ''
-      elseif y == '' then
-        y = s
+        new = new .. sub(text, done, off - 1) .. s
       else
-        new, x, y = new .. x .. y, s, ''
+        new = new .. s
       end
       done = off + 56
     end
   end
   if passes and p == places then
     if p > 0 then
-      if done <= #text then y = y .. sub(text, done) end
-      got[p] = new .. x .. y
+      if #new ~= done - 25 then -- charges have become more, or fewer
+        new = new .. sub(text, done)
+        if #new < #text - 24 then
+          shorter = shorter or {}
+          new, shorter[p] = sub(text, 1, 24) .. new, true
+        end
+      end
+      got[p] = new
     end
     parts[1], parts[entries + 3] = put('<IIilll', 1, 0, 0, now, expires, wait), sinces -- as RECORD has it
-    if call('SET', KEYS[2], concat(parts, '', 1, entries + 3), 'NX', 'PX', life) then
-      for i = 1, places do call('SET', KEYS[i + 2], got[i], 'KEEPTTL') end
+    local s = concat(parts, '', 1, entries + 3)
+    if call('SET', KEYS[2], s, 'NX', 'PX', life) then
+      for i = 1, places do
+        if shorter and shorter[i] then
+          call('SET', KEYS[i + 2], got[i], 'KEEPTTL')
+        else
+          call('SETRANGE', KEYS[i + 2], '24', got[i]) -- beyond what an account begins with
+        end
+      end
       if score > expires or score < expires - 10000000 then digits = expires end
       call('ZADD', KEYS[1], digits, KEYS[2])
-      parts[1], parts[2], parts[entries + 3] = put('<BlHBll', 84, now, 0, 0, 0, wait), '', nil
-      return parts
+      return s
     end
     return 'X' -- it is a repeat
   end

@@ -11,7 +11,7 @@ if s and more == 0 then
     for p = 1, places do names[p], at_name = get('<Hc0', s, at_name) end
     local got = call('MGET', unpack(names, 1, places))
     local at_sinces = at_slot + 56 * n
-    local p, text, new, x, y, done, till = 0, nil, '', '', '', 1, 0
+    local p, text, new, done, till, shorter = 0, nil, nil, 1, 0, nil
     local unit, used_up = -1, 0
     local passes = true
     for i = 1, n do
@@ -23,12 +23,20 @@ if s and more == 0 then
           break
         end
         if p > 0 then
-          if done > 1 then
-            if done <= #text then y = y .. sub(text, done) end
-            got[p] = new .. x .. y
+          if new then
+            if #new ~= done - 25 then -- charges have become more, or fewer
+              new = new .. sub(text, done)
+              if #new < #text - 24 then
+                shorter = shorter or {}
+                new, shorter[p] = sub(text, 1, 24) .. new, true
+              end
+            end
+            got[p] = new
+          else
+            got[p] = false
           end
         end
-        p, text, done = place, got[place], 1
+        p, text, new, done = place, got[place], nil, 1
         if not text then
           passes = false
           break
@@ -141,14 +149,12 @@ if s and more == 0 then
           local put_in = put(BUCKET_SLOT, slot, units, part, since, held, count, holds, charges and #charges or 0)
           parts[i] = put_in
           if charges then put_in = put_in .. charges end
-          if done == 1 then
-            new, x, y = sub(text, 1, off - 1), put_in, ''
+          if not new then
+            if off > 25 then new = sub(text, 25, off - 1) .. put_in else new = put_in end
           elseif off > done then
-            new, x, y = new .. x .. y .. sub(text, done, off - 1), put_in, ''
-          elseif y == '' then
-            y = put_in
+            new = new .. sub(text, done, off - 1) .. put_in
           else
-            new, x, y = new .. x .. y, put_in, ''
+            new = new .. put_in
           end
           done = off + 56 + length
         else
@@ -191,14 +197,12 @@ if s and more == 0 then
           end
           local put_in = put('<c24LLc16', key, used, held, rest)
           parts[i] = put_in
-          if done == 1 then
-            new, x, y = sub(text, 1, off - 1), put_in, ''
+          if not new then
+            if off > 25 then new = sub(text, 25, off - 1) .. put_in else new = put_in end
           elseif off > done then
-            new, x, y = new .. x .. y .. sub(text, done, off - 1), put_in, ''
-          elseif y == '' then
-            y = put_in
+            new = new .. sub(text, done, off - 1) .. put_in
           else
-            new, x, y = new .. x .. y, put_in, ''
+            new = new .. put_in
           end
           done = off + 56
         end
@@ -207,11 +211,25 @@ if s and more == 0 then
       at_slot = at_slot + 56
     end
     if passes and p == places then
-      if done > 1 then
-        if done <= #text then y = y .. sub(text, done) end
-        got[p] = new .. x .. y
+      if new then
+        if #new ~= done - 25 then -- charges have become more, or fewer
+          new = new .. sub(text, done)
+          if #new < #text - 24 then
+            shorter = shorter or {}
+            new, shorter[p] = sub(text, 1, 24) .. new, true
+          end
+        end
+        got[p] = new
+      else
+        got[p] = false
       end
-      for i = 1, places do call('SET', names[i], got[i], 'KEEPTTL') end
+      for i = 1, places do
+        if shorter and shorter[i] then
+          call('SET', names[i], got[i], 'KEEPTTL')
+        elseif got[i] then
+          call('SETRANGE', names[i], '24', got[i]) -- beyond what an account begins with
+        end
+      end
       call('ZREM', KEYS[1], name)
       local ended = sub(asked, at, at + 47) .. concat(parts, '', 1, n)
       call('SETRANGE', name, 1, put('<BBBIi', SETTLED_SIMPLY, 0, 0, low, high))
