@@ -2,7 +2,6 @@ package redisledger
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/headgate-go/headgate/budget/quota"
 )
@@ -24,35 +23,6 @@ const (
 	stateSettled       = 1
 	stateSettledSimply = 4
 )
-
-// answerOf puts the parts of an answer together: a reservation that was open, and how it
-// was settled. It is "" if they are not that.
-func answerOf(parts []any) string {
-	if len(parts) < 2 {
-		return ""
-	}
-	first, _ := parts[0].(string)
-	if len(first) < 2 {
-		return ""
-	}
-	n := 0
-	for _, p := range parts {
-		text, _ := p.(string)
-		n += len(text)
-	}
-	var b strings.Builder
-	b.Grow(n)
-	for i, p := range parts {
-		text, _ := p.(string)
-		if i == 0 {
-			b.WriteByte(first[0])
-			b.WriteByte(stateSettledSimply)
-			text = first[2:]
-		}
-		b.WriteString(text)
-	}
-	return b.String()
-}
 
 // held is an entry of a reservation, and what was found out of it.
 type held struct {
@@ -76,6 +46,9 @@ func (r *decoder) record(k keys) (rec record, err error) {
 	}
 	rec.late = r.byte() != 0
 	r.bytes(9) // whether there are flags, the sequence number
+	if state == stateSettledSimply {
+		r.bytes(12) // the same when it was open
+	}
 	rec.taken = r.int64()
 	r.bytes(8) // when it expires
 	rec.wait = r.int64()

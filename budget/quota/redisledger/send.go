@@ -237,16 +237,10 @@ func (s *sender) exchange(ctx context.Context, all []*request) (unknown bool) {
 	return unknown
 }
 
-// read takes what a script has answered: a text, or what it has left to be put together.
+// read takes what a script has answered.
 func (r *request) read(cmd *redis.Cmd) {
-	if r.err = cmd.Err(); r.err != nil {
-		return
-	}
-	switch v := cmd.Val().(type) {
-	case string:
-		r.reply = v
-	case []any:
-		r.reply = answerOf(v)
+	if r.err = cmd.Err(); r.err == nil {
+		r.reply, _ = cmd.Val().(string)
 	}
 }
 

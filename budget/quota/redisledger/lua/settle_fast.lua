@@ -7,7 +7,7 @@ if s and more == 0 then
   local exclusive
   exclusive, at_name = get('<Hc0', s, at_name)
   if state == OPEN and marked == 0 and now < expires and exclusive == '' and places > 0 then
-    local names, parts = {false, false, false, false}, {false, false, false, false, false}
+    local names, parts = {false, false, false, false}, {false, false, false, false, false, false, false, false}
     for p = 1, places do names[p], at_name = get('<Hc0', s, at_name) end
     local got = call('MGET', unpack(names, 1, places))
     local at_sinces = at_slot + 56 * n
@@ -147,7 +147,7 @@ if s and more == 0 then
             break
           end
           local put_in = put(BUCKET_SLOT, slot, units, part, since, held, count, holds, charges and #charges or 0)
-          parts[i] = put_in
+          parts[i + 3] = put_in
           if charges then put_in = put_in .. charges end
           if not new then
             if off > 25 then new = sub(text, 25, off - 1) .. put_in else new = put_in end
@@ -158,11 +158,11 @@ if s and more == 0 then
           end
           done = off + 56 + length
         else
-          parts[i] = sub(s, at_slot, at_slot + 55)
+          parts[i + 3] = sub(s, at_slot, at_slot + 55)
         end
       else
         if kind == COUNT then
-          parts[i] = sub(s, at_slot, at_slot + 55)
+          parts[i + 3] = sub(s, at_slot, at_slot + 55)
         else
           local key = sub(s, at_slot, at_slot + 23) -- its name and window
           local off = find(text, key, done > 25 and done or 25, true)
@@ -196,7 +196,7 @@ if s and more == 0 then
             end
           end
           local put_in = put('<c24LLc16', key, used, held, rest)
-          parts[i] = put_in
+          parts[i + 3] = put_in
           if not new then
             if off > 25 then new = sub(text, 25, off - 1) .. put_in else new = put_in end
           elseif off > done then
@@ -231,10 +231,9 @@ if s and more == 0 then
         end
       end
       call('ZREM', KEYS[1], name)
-      local ended = sub(asked, at, at + 47) .. concat(parts, '', 1, n)
-      call('SETRANGE', name, 1, put('<BBBIi', SETTLED_SIMPLY, 0, 0, low, high))
-      call('APPEND', name, ended)
-      call('PEXPIRE', name, ARGV[4])
+      parts[1], parts[2], parts[3] = put('<BBBBIi', 1, SETTLED_SIMPLY, 0, 0, low, high), s, sub(asked, at, at + 47)
+      s = concat(parts, '', 1, n + 3)
+      call('SET', name, s, 'PX', ARGV[4])
       if KEYS[3] then
         local l, h = 0, 0
         local last = call('GET', KEYS[3])
@@ -243,7 +242,7 @@ if s and more == 0 then
           call('SET', KEYS[3], put('<Ii', low2, high2), 'PX', ceil((remember + DAY) / 1000))
         end
       end
-      return {s, ended}
+      return s
     end
   end
 end

@@ -36,8 +36,9 @@ local HOLD, COUNT, LEASE, CHECK = 0, 1, 2, 3 -- kinds of entries
 -- rolling, 64 with thresholds that count. Those of what is held are 1 passed (nothing is
 -- taken), 2 over, and 4 erased.
 local PASSED, OVER, ERASED = 1, 2, 4
--- States of reservations. One that was settled simply has of how that was only what was
--- used, by unit, and its slots as they were then; see plain.lua.
+-- States of reservations. One that was settled simply is its version, state, and number,
+-- all of it as it was before, what was used, by unit, and its slots as they were then; see
+-- plain.lua.
 local OPEN, SETTLED, RELEASED, EXPIRED, SETTLED_SIMPLY = 0, 1, 2, 3, 4
 local SPARE = 3600000000                            -- keys live that much longer
 local DAY = 86400000000
