@@ -113,8 +113,11 @@ func (x *bench) entries(callers int) [][]quota.Entry {
 
 func (x *bench) reserve(callers int, id func(caller, i int) string) opponent {
 	entries := x.entries(callers)
+	room := make([][8]quota.Status, callers) // as an Enforcer has it
 	return func(b testing.TB, caller, i int) {
-		res, err := x.ledger.Reserve(context.Background(), quota.Reserve{ID: id(caller, i), Tree: tree(caller), Entries: entries[caller]})
+		res, err := x.ledger.Reserve(context.Background(), quota.Reserve{
+			ID: id(caller, i), Tree: tree(caller), Entries: entries[caller], Room: room[caller][:0],
+		})
 		if err != nil || res.Denied >= 0 || res.Repeated {
 			b.Fatal(res, err)
 		}

@@ -5,8 +5,8 @@ if now >= low and now < high and places > 0 and not KEYS[places + 3] then
   local flag, place, at, wait, least = flag, place, at, 0, now + horizon
   local got = call('MGET', unpack(KEYS, 3, places + 2))
   -- What becomes the reservation, which is the answer.
-  local parts = {false, rest, false, false, false, false, false, false}
-  local p, text, new, done, till, sinces, shorter = 0, nil, nil, 1, 0, '', nil
+  local parts = {false, rest, false, false, false, false, false, false, false, false}
+  local p, text, new, done, till, shorter = 0, nil, nil, 1, 0, nil
   local passes = true
   for i = 1, entries do
     if flag >= 32 or flag % 4 == 3 or place < p or place > p + 1 then
@@ -35,7 +35,7 @@ if now >= low and now < high and places > 0 and not KEYS[places + 3] then
         passes = false
         break
       end
-      if p > 1 then sinces = sinces .. since else sinces = since end
+      parts[entries + p + 2] = since
     end
     local off, s
     if flag % 8 >= 4 then -- rolling
@@ -132,13 +132,13 @@ if now >= low and now < high and places > 0 and not KEYS[places + 3] then
       end
       s = put(BUCKET_SLOT, slot, units, part, since, held, mark, holds, charges and #charges or 0)
       parts[i + 2] = s
-      if charges then s = s .. charges end
+      local more = charges or ''
       if not new then
-        if off > 25 then new = sub(text, 25, off - 1) .. s else new = s end
+        if off > 25 then new = sub(text, 25, off - 1) .. s .. more elseif charges then new = s .. charges else new = s end
       elseif off > done then
-        new = new .. sub(text, done, off - 1) .. s
+        new = new .. sub(text, done, off - 1) .. s .. more
       else
-        new = new .. s
+        new = new .. s .. more
       end
       done = off + 56 + length
     else
@@ -180,8 +180,8 @@ if now >= low and now < high and places > 0 and not KEYS[places + 3] then
       end
       got[p] = new
     end
-    parts[1], parts[entries + 3] = put('<IIilll', 1, 0, 0, now, expires, wait), sinces -- as RECORD has it
-    local s = concat(parts, '', 1, entries + 3)
+    parts[1] = put('<IIilll', 1, 0, 0, now, expires, wait) -- as RECORD has it
+    local s = concat(parts, '', 1, entries + places + 2)
     if call('SET', KEYS[2], s, 'NX', 'PX', life) then
       for i = 1, places do
         if shorter and shorter[i] then

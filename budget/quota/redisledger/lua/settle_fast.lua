@@ -112,17 +112,21 @@ if s and more == 0 then
           if used_up < amount then
             local back = amount - used_up
             if charges then
-              local w, r
-              charges, w, r = refunded(charges, back, mark, den)
-              if part < r then units, part = units - 1, part + den end
-              units, part = units - w, part - r
+              if charges ~= '' then
+                local w, r
+                charges, w, r = refunded(charges, back, mark, den)
+                if part < r then units, part = units - 1, part + den end
+                units, part = units - w, part - r
+              end
             elseif mark == count then
               if back < units or back == units and part > 0 then units = units - back else units, part = 0, 0 end
             end
           end
           held, holds = held - amount, holds - 1
-          if charges then
-            if holds > 0 then charges = released(charges, mark, den) else charges = nil end
+          if holds <= 0 then
+            charges = nil
+          elseif charges and charges ~= '' then
+            charges = released(charges, mark, den)
           end
           if used_up > amount then
             units, count = units + used_up - amount, count + 1
@@ -148,13 +152,13 @@ if s and more == 0 then
           end
           local put_in = put(BUCKET_SLOT, slot, units, part, since, held, count, holds, charges and #charges or 0)
           parts[i + 3] = put_in
-          if charges then put_in = put_in .. charges end
+          local more = charges or ''
           if not new then
-            if off > 25 then new = sub(text, 25, off - 1) .. put_in else new = put_in end
+            if off > 25 then new = sub(text, 25, off - 1) .. put_in .. more elseif charges then new = put_in .. charges else new = put_in end
           elseif off > done then
-            new = new .. sub(text, done, off - 1) .. put_in
+            new = new .. sub(text, done, off - 1) .. put_in .. more
           else
-            new = new .. put_in
+            new = new .. put_in .. more
           end
           done = off + 56 + length
         else
