@@ -43,8 +43,8 @@
 // Every key is written together with the time at which it expires. A user who does not
 // come back costs nothing after as much time as past windows are kept for
 // ([Config].KeepWindows); what nobody touches for [Config].Forget is forgotten, whatever
-// it is. A reservation takes about 1 kB with five entries until [Config].Remember after
-// its end.
+// it is. A reservation takes 1 kB with five entries, and 1.4 kB once it is settled, until
+// [Config].Remember after its end.
 //
 // A tree is in one slot, and one server does all of it: some 20 000 reservations a second
 // are what a core of it can do. So a limit that every tenant shares wants a tree of its
@@ -106,21 +106,24 @@
 //
 // # What it costs
 //
-// One run over loopback, on two cores which the server, the callers and several other
-// programs shared (Redis 7.0.15, Go 1.26, nothing on disk), against a script that does
-// nothing and against AllowN of go-redis/redis_rate, which takes from one limit and gives
-// nothing back; the time of all callers divided by the calls:
+// The quietest of several runs over loopback, on two cores which the server, the callers
+// and several other programs shared (Redis 7.0.15, Go 1.26, nothing on disk), against a
+// script that does nothing and against AllowN of go-redis/redis_rate, which takes from one
+// limit and gives nothing back; the time of all callers divided by the calls. The last line
+// is of another run:
 //
 //	                           no-op   AllowN   Reserve, 5 limits   Settle
-//	1 caller                   15 µs    27 µs               62 µs    64 µs
-//	64 callers                 15 µs    28 µs               58 µs    51 µs
-//	1 caller, 1 ms away       1.3 ms   1.3 ms              1.3 ms   1.4 ms
+//	1 caller                   15 µs    30 µs               49 µs    60 µs
+//	64 callers                 18 µs    30 µs               49 µs    56 µs
+//	1 caller, 1 ms away       1.3 ms   1.3 ms              1.4 ms   1.4 ms
 //
-// About 30 µs of a Reserve's or a Settle's are the server's, which copies and hashes all
-// texts that a script makes, byte by byte. So one caller over loopback takes 2.3 times as
-// long for a Reserve over five limits as for one AllowN, and as long over a network; 64
-// callers make a quarter to two fifths of the Reserves and Settles that they make of
-// scripts that do nothing, the more the less else the machine has to do. To have the
+// About 25 µs of a Reserve's and 28 of a Settle's are processor time of the server: half
+// of it is what a script reckons, which makes texts, and hashes them byte by byte; the
+// other half is the seven or eight commands that it gives. So one caller over loopback
+// takes 1.7 to 2.2 times as long for a Reserve over five limits as for one AllowN, and
+// about as long over a network; 64 callers make 0.27 to 0.39 of the Reserves, and 0.27 to
+// 0.34 of the Settles, that they make of scripts that do nothing, by what else the machine
+// has to do. To have the
 // numbers of another machine:
 //
 //	go test -run xxx -bench ReserveAndSettle -count 3 ./budget/quota/redisledger

@@ -46,7 +46,7 @@ type Config struct {
 	// Prefix begins all keys. It has no braces. Defaults to [DefaultPrefix].
 	Prefix string
 	// Remember is how long reservations that have ended are remembered for repeats,
-	// adjustments and late settlements, at least an hour. Each is about 1 kB with five
+	// adjustments and late settlements, at least an hour. Each is 1.4 kB with five
 	// entries. Defaults to [DefaultRemember].
 	Remember time.Duration
 	// Timeout bounds each operation, besides the caller's context. Defaults to
