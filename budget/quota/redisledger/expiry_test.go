@@ -505,3 +505,33 @@ func TestAWindowInWhichSomethingIsHeldIsKeptBesides(t *testing.T) {
 		t.Errorf("the window in which it was held stands at %d committed and %d reserved, want 23 and 0", st.Committed, st.Reserved)
 	}
 }
+
+// The charges of a bucket stand among its account's counters, and are all that it grows
+// and shrinks by.
+func TestAccountsShrinkWithTheChargesOfTheirBuckets(t *testing.T) {
+	t.Parallel()
+	client := shared(t)
+	l := open(t, client, prefix(t))
+	rate, total := perMinute("u", quota.Hold, 10, 6), always("u", quota.Hold, 10, 1000)
+	rate.Burst = 60
+	size := func(when string, want int64) {
+		t.Helper()
+		if n := client.StrLen(t.Context(), prefixOf(t)+"{t}:a:u").Val(); n != want {
+			t.Errorf("%s the account has %d bytes, want %d", when, n, want)
+		}
+	}
+	const begin, slot, charge = 24, 56, 28
+	var ids []string
+	for range 4 {
+		ids = append(ids, take(t, l, "t", rate, total))
+	}
+	size("with four holds", begin+2*slot+4*charge)
+	redisledger.Pass(l, 7*time.Minute) // all is refilled
+	ids = append(ids, take(t, l, "t", rate, total))
+	size("when four are paid", begin+2*slot+charge)
+	for i, id := range ids {
+		settle(t, l, "t", id, 10)
+		stands(t, l, "t", total, int64(10*i+10), int64(40-10*i))
+	}
+	size("when all is settled", begin+2*slot)
+}
