@@ -13,13 +13,14 @@ local s = call('GET', name)
 -- PLAIN
 local was = s and byte(s, 2)
 if was == OPEN or was == EXPIRED or was and adjust == 1 then -- its accounts, and those that come with it, may hold what has expired
-  local _, _, _, _, _, _, _, _, _, n, _, _, _, _, _, at_name = get(RECORD, s)
+  local r = was == SETTLED_SIMPLY and sub(s, 13) or s -- as it was when it was open
+  local _, _, _, _, _, _, _, _, _, n, _, _, _, _, _, at_name = get(RECORD, r)
   local length
-  length, at_name = get('<H', s, at_name)
+  length, at_name = get('<H', r, at_name)
   at_name = at_name + length
   for i = 1, n + places do
     local account = ARGV[i - n + 4]
-    if i <= n then account, at_name = get('<Hc0', s, at_name) end
+    if i <= n then account, at_name = get('<Hc0', r, at_name) end
     local text = call('MGET', account)[1] -- nil for what is no account any more
     if text and now >= get('<l', text, 17) then
       past = unfold() -- RARE
