@@ -12,23 +12,25 @@ import (
 
 	"github.com/headgate-go/headgate/budget/share"
 	"github.com/headgate-go/headgate/internal/commandline"
+	"github.com/headgate-go/headgate/ratelimited"
 )
 
 // options is what the command line says.
 type options struct {
-	double string
-	last   time.Duration
-	mode   share.Mode
-	name   string
-	quota  string
-	redis  string
-	rpm    int64
-	slots  int64
-	tokens int
-	tpm    int64
-	ttl    time.Duration
-	users  int
-	window time.Duration
+	double   string
+	headroom float64
+	last     time.Duration
+	mode     share.Mode
+	name     string
+	quota    string
+	redis    string
+	rpm      int64
+	slots    int64
+	tokens   int
+	tpm      int64
+	ttl      time.Duration
+	users    int
+	window   time.Duration
 }
 
 const usageHead = `Usage: fleet -redis HOST:PORT -double URL [flags]
@@ -52,6 +54,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f := flag.NewFlagSet("fleet", flag.ContinueOnError)
 	f.StringVar(&o.double, "double", "", "`URL` of a double of the Gemini API, or of the API itself (with its key in GEMINI_API_KEY)")
 	f.DurationVar(&o.last, "for", 0, "`time` after which no more calls are made (default until it is interrupted)")
+	f.Float64Var(&o.headroom, "headroom", ratelimited.DefaultHeadroom, "`part` of the quota that is used")
 	mode := f.String("mode", share.Leased.String(), "how the quota is shared: leased, central or static")
 	f.StringVar(&o.name, "name", "", "`name` of the replica, the same after a restart (default: a random one)")
 	f.StringVar(&o.quota, "quota", "fleet", "`name` of the quota in Redis")

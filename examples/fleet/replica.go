@@ -53,7 +53,7 @@ func newReplica(ctx context.Context, o options, out io.Writer, log *slog.Logger)
 		profile.Dimensions[i].Window = o.window
 	}
 	r.gate, err = ratelimited.NewGate(ratelimited.Config{
-		Name: "fleet", Slots: o.slots, Profile: profile, Share: sharing, Logger: log,
+		Name: "fleet", Slots: o.slots, Profile: profile, Headroom: o.headroom, Share: sharing, Logger: log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, r.redis.Close())
