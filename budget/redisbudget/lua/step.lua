@@ -332,6 +332,7 @@ local function answer(p)
     if t then
       reply[4] = t
       keep(p, t)
+      if dims[D].shape == SLOTS then ahead[D] = others[D] end -- time brings none back: they go round
       scarce(ahead, reply)
       return reply
     end

@@ -76,6 +76,8 @@ func (p *provider) run(d time.Duration) {
 
 func (p *provider) check(t *testing.T, slots int) {
 	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.worst > 1e-6 {
 		t.Errorf("the provider was asked for %v units more than it has", p.worst)
 	}

@@ -135,7 +135,7 @@ func TestFewerSlotsAreKeptByBusyGates(t *testing.T) {
 			p.peak = p.running
 			p.mu.Unlock()
 			time.Sleep(20 * time.Second)
-			if t.Logf("%d of 3 gates know of it: %d calls at a time", i+1, p.peak); i > 0 {
+			if i > 0 {
 				p.check(t, 6)
 			}
 		}
