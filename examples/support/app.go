@@ -114,6 +114,11 @@ func (a *app) meter(cfg appConfig, registry *prometheus.Registry) error {
 		}
 		a.bus.Subscribe(retell)
 	}
+	if cfg.store == "redis" {
+		if err := ledger.leaseBlocks(cfg.logger); err != nil {
+			return err
+		}
+	}
 	metrics, err := quota.NewMetrics(quota.MetricsConfig{
 		Bus: a.bus, Catalog: file.Catalog, Memory: ledger.memory, Models: []string{modelName},
 	})

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	_ "modernc.org/sqlite" // and that of SQLite
 
 	"github.com/headgate-go/headgate/budget/quota"
+	"github.com/headgate-go/headgate/budget/quota/blocks"
 	"github.com/headgate-go/headgate/budget/quota/redisledger"
 	"github.com/headgate-go/headgate/budget/quota/sqlledger"
 )
@@ -66,6 +68,17 @@ func kept(s *store) quota.Ledger {
 		return s.memory
 	}
 	return s.Ledger
+}
+
+// leaseBlocks has this server lease blocks of what everybody shares, so that not every call of
+// every server meets in one place of the store. It stands before a journal, if there is one.
+func (s *store) leaseBlocks(logger *slog.Logger) error {
+	l, err := blocks.New(s.Ledger, blocks.Config{Logger: logger})
+	if err != nil {
+		return err
+	}
+	s.Ledger = l
+	return nil
 }
 
 // end closes the ledger, and then what it stands on.
