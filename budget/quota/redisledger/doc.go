@@ -120,7 +120,7 @@
 // About 25 µs of a Reserve's and 28 of a Settle's are processor time of the server: half
 // of it is what a script reckons, which makes texts, and hashes them byte by byte; the
 // other half is the seven or eight commands that it gives. So one caller over loopback
-// takes 1.7 to 2.2 times as long for a Reserve over five limits as for one AllowN, and
+// takes 1.3 to 2.2 times as long for a Reserve over five limits as for one AllowN, and
 // about as long over a network; 64 callers make 0.27 to 0.39 of the Reserves, and 0.27 to
 // 0.34 of the Settles, that they make of scripts that do nothing, by what else the machine
 // has to do. To have the
