@@ -98,6 +98,26 @@ func TestQuotasAreKeptApartAndForgotten(t *testing.T) {
 	}
 }
 
+// The only replica begins a new life: the keys that held its last one are gone and come
+// anew, and they are forgotten, too.
+func TestKeysThatComeAnewAreForgotten(t *testing.T) {
+	t.Parallel()
+	client := servers.SharedRedis(t).Client()
+	s := fresh(t, servers.SharedRedis(t))
+	d := newDesk(t, s, "only", share.Dim{Limit: 100, Window: time.Minute})
+	for epoch := range int64(3) {
+		r := share.Request{Replica: "only", Epoch: epoch + 1, Seq: 1, Dims: []share.DimReport{{Limit: 100, Need: 200, Want: 200}}}
+		if _, err := d.store.Do(context.Background(), r); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range redisbudget.Keys(redisbudget.DefaultPrefix, nameOf(t)) {
+			if ttl := client.PTTL(context.Background(), key).Val(); ttl == -1 {
+				t.Errorf("in life %d: key %q never expires", epoch+1, key)
+			}
+		}
+	}
+}
+
 // Replicas that name other dimensions do not share a quota; other limits they may name.
 func TestReplicasMustNameTheSameDimensions(t *testing.T) {
 	t.Parallel()

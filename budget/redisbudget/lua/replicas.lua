@@ -128,6 +128,7 @@ local function forget(n)
   call('ZREM', X, n)
   call('ZREM', E, n)
   count = count - 1
+  if count == 0 then tend = true end -- the keys that held them are gone, and come anew
 end
 
 -- bury keeps what a former life of a replica had until its lease ends.
