@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -70,8 +71,16 @@ func (r *refusal) Unwrap() error { return r.error }
 
 // refusalOf tells a server that refuses from one that cannot be reached, or not yet.
 func refusalOf(what string, err error) error {
-	if r := redis.Error(nil); !errors.As(err, &r) || redis.HasErrorPrefix(err, "LOADING") || redis.HasErrorPrefix(err, "CLUSTERDOWN") {
+	if r := redis.Error(nil); !errors.As(err, &r) || passes(err) {
 		return err
 	}
 	return &refusal{fmt.Errorf("redisbudget: Redis, or a proxy before it, refuses %s, which cannot be done without: %w", what, err)}
+}
+
+// passes reports whether a server answers so only for a while.
+func passes(err error) bool {
+	return slices.ContainsFunc([]string{
+		"BUSY ", // another script runs
+		"CLUSTERDOWN", "LOADING", "MASTERDOWN", "TRYAGAIN", "max number of clients reached",
+	}, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
 }

@@ -404,3 +404,27 @@ func TestNewSaysWhatAServerRefuses(t *testing.T) {
 	}
 	sharing(t, server.Client(), func(c *redisbudget.Config) { c.Registerer = registry }) // the metrics are not taken
 }
+
+// One that answers nobody just now is not one that refuses.
+func TestNewDoesNotMindAServerThatIsBusy(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t, servers.RedisOptions{Config: []string{"busy-reply-threshold 10"}})
+	slow, client := server.Client(), server.Client()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = slow.Eval(context.Background(), "while true do end", nil).Err()
+	}()
+	for began := time.Now(); !redis.HasErrorPrefix(client.Ping(context.Background()).Err(), "BUSY"); time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("the server is not busy")
+		}
+	}
+	if _, err := redisbudget.New(context.Background(), redisbudget.Config{Client: client, Timeout: 10 * time.Second}); err != nil {
+		t.Errorf("a server that runs a long script: %v", err)
+	}
+	if err := client.ScriptKill(context.Background()).Err(); err != nil {
+		t.Error(err)
+	}
+	<-ended
+}
