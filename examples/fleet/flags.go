@@ -2,12 +2,14 @@ package main
 
 import (
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate/budget/share"
@@ -97,8 +99,14 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 			return o, fmt.Errorf("-%s is %v, must be above 0", n.name, n.value)
 		}
 	}
+	if o.last < 0 {
+		return o, fmt.Errorf("-for is %v, must not be negative", o.last)
+	}
 	if int64(o.tokens) > o.tpm {
 		return o, fmt.Errorf("-tokens is %d, must not be above -tpm (%d)", o.tokens, o.tpm)
+	}
+	if o.name == "" {
+		o.name = "replica-" + strings.ToLower(rand.Text()[:8])
 	}
 	return o, nil
 }

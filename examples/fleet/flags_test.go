@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"strings"
 	"testing"
 )
@@ -20,6 +21,7 @@ func TestCommandLinesThatMakeNoSense(t *testing.T) {
 		"-redis a:1 -double http://b -users 0":      "-users is 0",
 		"-redis a:1 -double http://b -window -1s":   "-window is -1000000000",
 		"-redis a:1 -double http://b -for never":    `"never"`,
+		"-redis a:1 -double http://b -for -1s":      "-for is -1s",
 		"-redis a:1 -double http://b and more":      `"and"`,
 		"-redis a:1 -double http://b -tokens 61000": "-tokens is 61000, must not be above -tpm",
 	} {
@@ -52,5 +54,17 @@ func TestAConfigurationThatIsWrongIsSaid(t *testing.T) {
 	code := run(context.Background(), strings.Fields("-redis 127.0.0.1:1 -double http://127.0.0.1:1 -ttl 1ms"), &stdout, &stderr)
 	if code != exitFailed || !strings.Contains(stderr.String(), "Config.TTL is 1ms") {
 		t.Errorf("exit code %d, error %q", code, stderr.String())
+	}
+}
+
+func TestAReplicaWithoutANameHasOneOfItsOwn(t *testing.T) {
+	t.Parallel()
+	names := map[string]bool{}
+	for range 2 {
+		o, err := parseFlags(strings.Fields("-redis a:1 -double http://b"), io.Discard)
+		if err != nil || o.name == "" || names[o.name] {
+			t.Errorf("named %q, %v", o.name, err)
+		}
+		names[o.name] = true
 	}
 }
