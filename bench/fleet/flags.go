@@ -80,9 +80,25 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	if err := commandline.Parse(f, args, out, usageHead, ""); err != nil {
 		return o, err
 	}
+	for _, n := range []struct { // 0 would be their defaults
+		name  string
+		value float64
+	}{{"load", c.Load}, {"minutes", *minutes}, {"on", c.On.Seconds()}, {"rate", c.Rate}, {"tokens", c.Tokens}} {
+		if !(n.value > 0) {
+			return o, fmt.Errorf("-%s is %v, must be above 0", n.name, n.value)
+		}
+	}
+	if longest := (24 * time.Hour).Minutes(); *minutes > longest {
+		return o, fmt.Errorf("-minutes is %v, must be at most %v", *minutes, longest)
+	}
 	c.Length = time.Duration(*minutes * float64(time.Minute))
 	c.NoGuard = !*guard
 	c.ToStore.Sigma, c.ToProvider.Sigma = *jitter, *jitter
+	for _, way := range []*fleet.Spread{&c.ToStore, &c.ToProvider} {
+		if *way == (fleet.Spread{}) {
+			way.Median = 1 // no time; 0 would be the default
+		}
+	}
 	sortChanges(c.Changes)
 	_, err := c.WithDefaults()
 	return o, err

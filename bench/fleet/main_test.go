@@ -157,6 +157,13 @@ func TestAWrongFlagIsSaidInOneLineThatNamesIt(t *testing.T) {
 		"-kill 1@1h":             "Changes[0].At",
 		"-load 0.5 more":         `"more"`,
 		"-minutes 0.001":         "Length is 60ms",
+		"-minutes 0":             "-minutes is 0",
+		"-minutes NaN":           "-minutes is NaN",
+		"-minutes 1e300":         "-minutes is 1e+300",
+		"-rate 0":                "-rate is 0",
+		"-load 0":                "-load is 0",
+		"-tokens 0":              "-tokens is 0",
+		"-on 0s":                 "-on is 0",
 		"-jitter 9":              "ToStore",
 		"-to-provider -1s":       "ToProvider",
 		"-users 3 -replicas 100": "Users is 3",
@@ -193,5 +200,17 @@ func TestFiguresAreWrittenWithTheirUnits(t *testing.T) {
 		if got := percent(x); got != want {
 			t.Errorf("%v is %q, want %q", x, got, want)
 		}
+	}
+}
+
+func TestANetworkThatTakesNoTime(t *testing.T) {
+	t.Parallel()
+	o, err := parseFlags(strings.Fields("-to-store 0s -to-provider 0s -jitter 0"), &strings.Builder{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := o.fleet.WithDefaults()
+	if err != nil || c.ToStore.Median > time.Nanosecond || c.ToProvider.Median > time.Nanosecond || c.ToStore.Sigma != 0 {
+		t.Errorf("%+v, %+v, %v: want no time", c.ToStore, c.ToProvider, err)
 	}
 }
