@@ -14,7 +14,8 @@
 // has seen is at http://127.0.0.1:8089/stats.
 //
 // A replica prints a line for each call, and in the end, after -for or when it is
-// interrupted, what became of all of them. The exit code is 0 if all calls were answered, 1
+// interrupted, what became of all of them. It lets calls end that were made, and those
+// that wait for a store that is down never do: interrupt it again then. The exit code is 0 if all calls were answered, 1
 // if one was not, and 2 for a command line that makes no sense.
 package main
 
@@ -28,11 +29,15 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/redis/go-redis/v9/logging"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // who interrupts it again does not wait for calls
+	logging.Disable()            // of each connection that fails; what matters is said by the gate
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
