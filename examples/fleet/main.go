@@ -15,8 +15,9 @@
 //
 // A replica prints a line for each call, and in the end, after -for or when it is
 // interrupted, what became of all of them. It lets calls end that were made, and those
-// that wait for a store that is down never do: interrupt it again then. The exit code is 0 if all calls were answered, 1
-// if one was not, and 2 for a command line that makes no sense.
+// that wait for a store that is down never do: interrupt it again then. The exit code is
+// 0 if all calls were answered, 1 if one was not, and 2 for a command line that makes no
+// sense.
 package main
 
 import (
