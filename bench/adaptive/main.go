@@ -25,6 +25,7 @@ import (
 
 	"github.com/headgate-go/headgate/bench/internal/adaptive"
 	"github.com/headgate-go/headgate/bench/internal/engine"
+	"github.com/headgate-go/headgate/internal/commandline"
 )
 
 // Exit codes.
@@ -64,10 +65,16 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
+const usage = `Usage: adaptive [flags]
+
+Without any flag but -seed it prints the whole table.
+
+Flags:
+`
+
 // parse returns the settings of the table, or the one that args describe.
 func parse(args []string, help io.Writer) ([]adaptive.Setting, error) {
 	f := flag.NewFlagSet("adaptive", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
 	s := adaptive.Setting{}
 	f.StringVar(&s.Policy, "policy", adaptive.Headgate, fmt.Sprintf("one of %v", adaptive.Policies()))
 	f.IntVar(&s.Clients, "clients", 1, "`programs` that share the quota, none of which knows of the others")
@@ -82,17 +89,8 @@ func parse(args []string, help io.Writer) ([]adaptive.Setting, error) {
 	f.DurationVar(&s.WarmUp, "warm-up", 30*time.Minute, "`time` that is not measured")
 	f.DurationVar(&s.Span, "span", 2*time.Hour, "`time` that is")
 	seed := f.Uint64("seed", 1, "decides everything")
-	err := f.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintln(help, "Usage: adaptive [flags]\n\nWithout any flag but -seed it prints the whole table.")
-		f.SetOutput(help)
-		f.PrintDefaults()
+	if err := commandline.Parse(f, args, help, usage, ""); err != nil {
 		return nil, err
-	case err != nil:
-		return nil, err
-	case f.NArg() > 0:
-		return nil, fmt.Errorf("there is no argument %q", f.Arg(0))
 	}
 	s.Seed = *seed
 	one := false

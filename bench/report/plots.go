@@ -1,19 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"image/color"
-	"io"
-	"os"
 
 	"github.com/headgate-go/headgate/bench/internal/burst"
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
+	"github.com/headgate-go/headgate/bench/internal/picture"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // The measures of a plot: a grid of policies, each with the four strips of a
@@ -29,7 +23,6 @@ const (
 	plotStrip    = vg.Length(26)
 	plotStripGap = vg.Length(4)
 	plotAxis     = vg.Length(12)
-	plotDPI      = 144
 )
 
 // plotRow is the height of one policy.
@@ -37,10 +30,6 @@ var plotRow = plotTitle + vg.Length(len(strips))*(plotLabel+plotStrip+plotStripG
 
 // The colours of a plot, those of the page in daylight.
 var (
-	paper  = color.NRGBA{0xff, 0xff, 0xff, 0xff}
-	ink    = color.NRGBA{0x1d, 0x23, 0x27, 0xff}
-	soft   = color.NRGBA{0x5c, 0x66, 0x6d, 0xff}
-	ground = color.NRGBA{0xf1, 0xef, 0xe9, 0xff}
 	accent = color.NRGBA{0x2f, 0x6f, 0x9f, 0xff}
 	tints  = map[string]color.Color{
 		"flight":    accent,
@@ -56,31 +45,7 @@ func plotName(s burst.Shape, w burst.Window) string { return s.Name + "-" + w.St
 // writePlots writes name.svg and name.png.
 func (r *report) writePlots(name string, s burst.Shape, w burst.Window) error {
 	width, height := r.plotSize()
-	svg := vgsvg.New(width, height)
-	r.draw(draw.New(svg), s, w)
-	if err := writeFile(name+".svg", svg); err != nil {
-		return err
-	}
-	img := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(plotDPI))
-	r.draw(draw.New(img), s, w)
-	return writeFile(name+".png", vgimg.PngCanvas{Canvas: img})
-}
-
-func writeFile(name string, c io.WriterTo) (err error) {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if e := f.Close(); err == nil {
-			err = e
-		}
-	}()
-	b := bufio.NewWriter(f)
-	if _, err := c.WriteTo(b); err != nil {
-		return err
-	}
-	return b.Flush()
+	return picture.Write(name, width, height, func(p picture.Pen) { r.draw(pen{p}, width, s, w) })
 }
 
 // plotSize is as wide as the policies need, but at least so wide that the title
@@ -93,51 +58,13 @@ func (r *report) plotSize() (width, height vg.Length) {
 	return width, height
 }
 
-// pen draws from the upper left corner on, as people read.
-type pen struct {
-	draw.Canvas
-	height vg.Length
-}
-
-// text writes at the base line y.
-func (p pen) text(x, y vg.Length, size vg.Length, c color.Color, align draw.XAlignment, text string) {
-	style := styled(size)
-	style.Color, style.XAlign = c, align
-	p.FillText(style, vg.Point{X: x, Y: p.height - y}, text)
-}
-
-// styled is text of a size.
-func styled(size vg.Length) draw.TextStyle {
-	return draw.TextStyle{Font: font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, size), Handler: plot.DefaultTextHandler}
-}
-
-// fitting is the largest size, up to the given one, at which a text is not
-// wider than this.
-func fitting(size, width vg.Length, text string) vg.Length {
-	if w := styled(size).Width(text); w > width {
-		size *= width / w
-	}
-	return size
-}
-
-func (p pen) area(c color.Color, points ...vg.Point) {
-	for i := range points {
-		points[i].Y = p.height - points[i].Y
-	}
-	p.FillPolygon(c, points)
-}
-
-func (p pen) line(c color.Color, dashes []vg.Length, x1, x2, y vg.Length) {
-	p.StrokeLine2(draw.LineStyle{Color: c, Width: 0.6, Dashes: dashes}, x1, p.height-y, x2, p.height-y)
-}
+// pen draws policies.
+type pen struct{ picture.Pen }
 
 // draw draws all policies before one kind of window.
-func (r *report) draw(c draw.Canvas, s burst.Shape, w burst.Window) {
-	width, height := r.plotSize()
-	p := pen{c, height}
-	p.area(paper, vg.Point{}, vg.Point{X: width}, vg.Point{X: width, Y: height}, vg.Point{Y: height})
-	p.text(plotMargin, plotMargin+12, fitting(14, width-2*plotMargin, s.Title), ink, draw.XLeft, s.Title)
-	p.text(plotMargin, plotMargin+27, 9, soft, draw.XLeft, fmt.Sprintf("%s window, seed %d. All panels have the same axes; the dashed line is the full quota.", heading(w), r.seed))
+func (r *report) draw(p pen, width vg.Length, s burst.Shape, w burst.Window) {
+	p.Text(plotMargin, plotMargin+12, 14, width-2*plotMargin, picture.Ink, draw.XLeft, s.Title)
+	p.Text(plotMargin, plotMargin+27, 9, width-2*plotMargin, picture.Soft, draw.XLeft, fmt.Sprintf("%s window, seed %d. All panels have the same axes; the dashed line is the full quota.", heading(w), r.seed))
 	axes := r.scaleOf(s, w)
 	for i, policy := range r.policies {
 		x := plotMargin + vg.Length(i%plotColumns)*(plotCell+plotGap)
@@ -148,34 +75,35 @@ func (r *report) draw(c draw.Canvas, s burst.Shape, w burst.Window) {
 
 // panel draws one policy with its upper left corner at x, y.
 func (p pen) panel(x, y vg.Length, policy burst.Policy, res burst.Result, axes scale) {
-	name := ink
+	name := picture.Ink
 	if isHeadgate(policy) {
 		name = accent
-		p.area(accent, corners(x, y, plotCell, 2)...)
+		p.Box(accent, x, y, plotCell, 2)
 	}
-	p.text(x, y+12, fitting(9, plotCell, policy.Title), name, draw.XLeft, policy.Title)
+	p.Text(x, y+12, 9, plotCell, name, draw.XLeft, policy.Title)
 	y += plotTitle
 	if res.Err != "" {
-		p.text(x, y-8, 7, soft, draw.XLeft, "no result")
+		p.Text(x, y-8, 7, plotCell, picture.Soft, draw.XLeft, "no result")
 		return
 	}
-	p.text(x, y-8, fitting(7, plotCell, facts(res)), soft, draw.XLeft, facts(res))
+	p.Text(x, y-8, 7, plotCell, picture.Soft, draw.XLeft, facts(res))
 	series := thin(res.Series)
 	for _, s := range strips {
 		top := y + plotLabel
 		peak, sum := extent(series, s)
-		p.text(x, top-3, 7, soft, draw.XLeft, s.name)
-		p.text(x+plotCell, top-3, 7, soft, draw.XRight, s.say(peak, sum))
-		p.area(ground, corners(x, top, plotCell, plotStrip)...)
+		p.Text(x, top-3, 7, plotCell, picture.Soft, draw.XLeft, s.name)
+		p.Text(x+plotCell, top-3, 7, plotCell, picture.Soft, draw.XRight, s.say(peak, sum))
+		p.Box(picture.Ground, x, top, plotCell, plotStrip)
 		p.values(x, top, series, s, axes)
 		if s.line {
-			p.line(ink, []vg.Length{3, 2}, x, x+plotCell, top+plotStrip*vg.Length(1-min(1/s.most(axes), 1)))
+			at := top + plotStrip*vg.Length(1-min(1/s.most(axes), 1))
+			p.Line(picture.Ink, []vg.Length{3, 2}, x, at, x+plotCell, at)
 		}
-		p.line(soft, nil, x, x+plotCell, top+plotStrip)
+		p.Line(picture.Soft, nil, x, top+plotStrip, x+plotCell, top+plotStrip)
 		y = top + plotStrip + plotStripGap
 	}
-	p.text(x, y+6, 7, soft, draw.XLeft, "0")
-	p.text(x+plotCell, y+6, 7, soft, draw.XRight, clock(axes.seconds))
+	p.Text(x, y+6, 7, plotCell, picture.Soft, draw.XLeft, "0")
+	p.Text(x+plotCell, y+6, 7, plotCell, picture.Soft, draw.XRight, clock(axes.seconds))
 }
 
 // values draws the samples of a strip: steps that hold each value since the
@@ -195,14 +123,10 @@ func (p pen) values(x, top vg.Length, series []burst.Sample, s strip, axes scale
 			continue
 		}
 		if v > 0 { // at least a point wide and high, or a single 429 is not seen
-			p.area(tints[s.class], corners(left, base-max(high, 1.5), max(right-left, 1), max(high, 1.5))...)
+			p.Box(tints[s.class], left, base-max(high, 1.5), max(right-left, 1), max(high, 1.5))
 		}
 	}
 	if len(steps) > 1 {
-		p.area(tints[s.class], append(steps, vg.Point{X: at(from), Y: base})...)
+		p.Area(tints[s.class], append(steps, vg.Point{X: at(from), Y: base})...)
 	}
-}
-
-func corners(x, y, width, height vg.Length) []vg.Point {
-	return []vg.Point{{X: x, Y: y}, {X: x + width, Y: y}, {X: x + width, Y: y + height}, {X: x, Y: y + height}}
 }
