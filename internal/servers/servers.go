@@ -33,10 +33,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Require returns the path of a program, from PATH or from where Debian keeps
@@ -97,7 +99,8 @@ func Stop() {
 
 // StopAfter returns tests that call [Stop] when they have run, before anybody
 // looks at what goroutines are left: those that wait for shared servers end
-// then.
+// then. It also gives closed clients of Redis the time that they need to end,
+// see [settle].
 func StopAfter(m Tests) Tests { return stopAfter{m} }
 
 // Tests is a [testing.M], or what wraps one.
@@ -106,8 +109,36 @@ type Tests interface{ Run() (code int) }
 type stopAfter struct{ Tests }
 
 func (s stopAfter) Run() int {
+	defer settle(5 * time.Second)
 	defer Stop()
 	return s.Tests.Run()
+}
+
+// dials is on the stack of a goroutine of a go-redis client whose server was
+// not there: it tries once a second, and only then sees that its client was
+// closed.
+const dials = "go-redis/v9/internal/pool.(*ConnPool)"
+
+// settle waits until no client of Redis is left that dials, for at most so
+// long, and tells whether one is: that of a client that was not closed stays,
+// for the test to find.
+func settle(most time.Duration) (left bool) {
+	for end := time.Now().Add(most); ; time.Sleep(20 * time.Millisecond) {
+		left := strings.Contains(stacks(), dials)
+		if !left || time.Now().After(end) {
+			return left
+		}
+	}
+}
+
+// stacks are those of all goroutines.
+func stacks() string {
+	for size := 1 << 20; ; size *= 2 {
+		buf := make([]byte, size)
+		if n := runtime.Stack(buf, true); n < size {
+			return string(buf[:n])
+		}
+	}
 }
 
 // tail returns the last n lines of text.

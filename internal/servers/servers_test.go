@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 func TestAMissingProgramSkipsOrFailsAndSaysWhatToInstall(t *testing.T) {
@@ -73,5 +76,28 @@ func TestAProgramInPathComesFirst(t *testing.T) {
 	t.Setenv("PATH", filepath.Dir(inPath))
 	if path, ok := find("prog", filepath.Join(dir, "*", "bin")); !ok || path != inPath {
 		t.Errorf("found %q, %v, want %q", path, ok, inPath)
+	}
+}
+
+// A go-redis client of a server that is dead sees up to a second late that it
+// was closed, longer than goleak waits. One that was not closed is never over.
+func TestAClosedClientOfADeadServerIsWaitedFor(t *testing.T) {
+	dead, err := claimPort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dead.release()
+	client := redis.NewClient(&redis.Options{Addr: dead.addr(), PoolSize: 1, MaxRetries: -1, DialerRetries: 1})
+	if err := client.Ping(t.Context()).Err(); err == nil {
+		t.Fatal("a server that is not there has answered")
+	}
+	if !settle(1200 * time.Millisecond) {
+		t.Error("an open client does not dial any more: nothing would be waited for")
+	}
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if settle(30 * time.Second) {
+		t.Error("a closed client still dials")
 	}
 }
