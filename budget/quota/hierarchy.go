@@ -66,35 +66,37 @@ func DefaultHierarchy() *Hierarchy { return defaultHierarchy }
 
 // NewHierarchy declares all scopes that there are. [Global] is always there and
 // is not declared. The order does not matter to keys; see [Hierarchy.Tree] for
-// where it does. The error names every scope that is wrong: a bad name, one that
-// is declared twice, one within an unknown scope or within itself.
+// where it does. If anything is wrong (a bad name, a scope that is declared twice,
+// one within an unknown scope or within itself), the error joins ([errors.Join]) a
+// [*LimitError] for each thing that is, with a path such as "scopes[4].within".
 func NewHierarchy(scopes ...ScopeSpec) (*Hierarchy, error) {
 	h := &Hierarchy{paths: make(map[Scope][]Scope, len(scopes))}
 	within := make(map[Scope]Scope, len(scopes))
 	var errs []error
+	fail := func(i int, field, problem string) {
+		errs = append(errs, &LimitError{Path: fmt.Sprintf("scopes[%d].%s", i, field), Problem: problem})
+	}
+	var at []int // where each of h.scopes is declared
 	for i, spec := range scopes {
-		fail := func(format string, args ...any) {
-			errs = append(errs, fmt.Errorf("quota: hierarchy: scopes[%d]: "+format, append([]any{i}, args...)...))
-		}
 		if err := spec.Scope.validate(); err != nil {
-			fail("%w", err)
+			fail(i, "scope", err.Error())
 			continue
 		}
 		if spec.Scope == Global {
-			fail("scope %q is always there and cannot be declared", Global)
+			fail(i, "scope", fmt.Sprintf("scope %q is always there and cannot be declared", Global))
 			continue
 		}
 		if _, twice := within[spec.Scope]; twice {
-			fail("scope %q is declared twice", spec.Scope)
+			fail(i, "scope", fmt.Sprintf("scope %q is declared twice", spec.Scope))
 			continue
 		}
 		within[spec.Scope] = spec.Within
-		h.scopes = append(h.scopes, spec.Scope)
+		h.scopes, at = append(h.scopes, spec.Scope), append(at, i)
 	}
-	for _, scope := range h.scopes {
+	for i, scope := range h.scopes {
 		path, err := pathOf(scope, within)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("quota: hierarchy: %w", err))
+			fail(at[i], "within", err.Error())
 			continue
 		}
 		h.paths[scope] = path

@@ -119,13 +119,13 @@ func TestNewHierarchyNamesEveryBadScope(t *testing.T) {
 		scopes []spec
 		want   []string
 	}{
-		{[]spec{{Scope: "", Within: ""}}, []string{"scopes[0]: a scope has no name"}},
-		{[]spec{{Scope: "a"}, {Scope: "A/b"}}, []string{`scopes[1]: scope "A/b" has a name that is not`}},
+		{[]spec{{Scope: "", Within: ""}}, []string{"scopes[0].scope: a scope has no name"}},
+		{[]spec{{Scope: "a"}, {Scope: "A/b"}}, []string{`scopes[1].scope: scope "A/b" has a name that is not`}},
 		{[]spec{{Scope: "1a"}}, []string{`scope "1a"`}},
 		{[]spec{{Scope: "a b"}}, []string{`scope "a b"`}},
 		{[]spec{{Scope: quota.Global}}, []string{`scope "global" is always there`}},
-		{[]spec{{Scope: "a"}, {Scope: "a"}}, []string{`scopes[1]: scope "a" is declared twice`}},
-		{[]spec{{Scope: "a", Within: "b"}}, []string{`scope "a" is within "b", which is not declared`}},
+		{[]spec{{Scope: "a"}, {Scope: "a"}}, []string{`scopes[1].scope: scope "a" is declared twice`}},
+		{[]spec{{Scope: "a", Within: "b"}}, []string{`scopes[0].within: scope "a" is within "b", which is not declared`}},
 		{[]spec{{Scope: "a", Within: quota.Global}}, []string{`scope "a" is within "global", which is not declared`}},
 		{[]spec{{Scope: "a", Within: "a"}}, []string{`scope "a" is within itself`}},
 		{[]spec{{Scope: "a", Within: "b"}, {Scope: "b", Within: "c"}, {Scope: "c", Within: "b"}}, []string{`scope "a" is within itself, by way of "c"`, `scope "b" is within itself`, `scope "c" is within itself`}},

@@ -59,6 +59,15 @@ func (c *checker) override(path string, o *Override) {
 	if o.Subject.Plan != "" {
 		c.add(path+".subject.plan", "is %q, but an override is for a subject and not for a plan", clipText(o.Subject.Plan))
 	}
+	o.Subject.check(func(field, _ string, problem error) {
+		switch field {
+		case "plan": // is told above
+		case "Other":
+			c.add(path+".subject", "%v", problem)
+		default:
+			c.add(path+".subject."+field, "%v", problem)
+		}
+	})
 	switch {
 	case o.Scope == "":
 		c.add(path+".scope", "is not set")
@@ -70,17 +79,13 @@ func (c *checker) override(path string, o *Override) {
 		c.add(path+".scope", "%q is no scope of the hierarchy", clipText(string(o.Scope)))
 		return
 	}
-	if err := o.Subject.Validate(); err != nil {
-		c.add(path+".subject", "%v", err)
-		return
-	}
 	if _, ok := c.hierarchy.Key(o.Subject, o.Scope); !ok {
 		c.add(path+".subject", "has no id for the scope %s", o.Scope)
 		return
 	}
 	counts := c.hierarchy.Path(o.Scope)
 	for _, scope := range append([]Scope{User, Team, Tenant, Session}, slices.Sorted(maps.Keys(o.Subject.Other))...) {
-		if o.Subject.ID(scope) != "" && !slices.Contains(counts, scope) {
+		if scope.validate() == nil && o.Subject.ID(scope) != "" && !slices.Contains(counts, scope) {
 			c.add(path+".subject."+string(scope), "does not matter to an override for a %s; leave it out", o.Scope)
 		}
 	}
@@ -97,9 +102,9 @@ func (c *checker) limits(path string, limits []Limit, common bool) {
 		s := l.slot()
 		if by, twice := first[s]; twice {
 			c.add(at, "is for %v, and so is %s[%d]; put all amounts into one", s, path, by)
-			continue
+		} else {
+			first[s] = i
 		}
-		first[s] = i
 		name := l.Name
 		if name == "" {
 			name = s.String()
@@ -131,21 +136,22 @@ func (c *checker) limit(path string, l *Limit, common bool) bool {
 	case l.Scope == Global && !common:
 		c.add(path+".scope", "is %q; what everybody shares is limited for everybody, not by a plan or an override", Global)
 	}
+	windowed := true // the kind of window is known
 	if _, has := l.Max[ConcurrentTurns]; l.concurrent() {
 		if !has || len(l.Max) > 1 {
 			c.add(path+".window", "is not set; only a limit of %v alone has none", ConcurrentTurns)
-			ok = false
+			ok, windowed = false, false
 		}
 	} else {
 		if err := l.Window.Validate(); err != nil {
 			c.add(path+".window", "%v", err)
-			return false
+			ok, windowed = false, false
 		}
 		if has {
 			c.add(path+".window", "is set, but %v are not counted in windows; make them a limit of their own, without one", ConcurrentTurns)
 		}
 	}
-	c.amounts(path, l)
+	c.amounts(path, l, windowed)
 	c.mode(path+".mode", l.Mode)
 	known := func(field string, names []string, value uint8) {
 		if int(value) >= len(names) {
@@ -155,19 +161,19 @@ func (c *checker) limit(path string, l *Limit, common bool) bool {
 	known("missing", missingNames, uint8(l.Missing))
 	known("failure", failureNames, uint8(l.Failure))
 	known("hold", holdNames, uint8(l.Hold))
-	c.timing(path, l)
+	c.timing(path, l, windowed)
 	return ok
 }
 
-// amounts checks the amounts of a limit.
-func (c *checker) amounts(path string, l *Limit) {
+// amounts checks the amounts of a limit, and whether the window allows them if its
+// kind is known.
+func (c *checker) amounts(path string, l *Limit, windowed bool) {
 	if len(l.Max) == 0 {
 		c.add(path+".max", "has no unit; leave the limit out if nothing is limited")
 	}
 	each := func(field string, amounts Max, allowed bool, why string, check func(at string, u Unit, amount, most int64)) {
 		if len(amounts) > 0 && !allowed {
 			c.add(path+"."+field, "is set, but %s", why)
-			return
 		}
 		for _, u := range amounts.units() {
 			at := path + "." + field + "." + u.String()
@@ -188,7 +194,7 @@ func (c *checker) amounts(path string, l *Limit) {
 		}
 	}
 	each("max", l.Max, true, "", nil)
-	each("burst", l.Burst, l.rolling(), "only rolling windows have a burst", func(at string, u Unit, amount, most int64) {
+	each("burst", l.Burst, l.rolling() || !windowed, "only rolling windows have a burst", func(at string, u Unit, amount, most int64) {
 		switch {
 		case most == 0 && amount > 0:
 			c.add(at, "is %s, but max.%v is 0, which lets nothing pass", amountText(u, amount), u)
@@ -201,22 +207,23 @@ func (c *checker) amounts(path string, l *Limit) {
 			c.add(at, "is %s, below max.%v, which is %s", amountText(u, amount), u, amountText(u, most))
 		}
 	})
-	if l.Soft && l.rolling() {
+	if l.Soft && windowed && l.rolling() {
 		c.add(path+".soft", "is set, but a rolling window has no end at which to bill an overage")
 	}
 }
 
-// timing checks what depends on the kind of window.
-func (c *checker) timing(path string, l *Limit) {
+// timing checks the time to wait and the thresholds, and whether the window allows
+// them if its kind is known.
+func (c *checker) timing(path string, l *Limit, windowed bool) {
 	if l.MaxWait != nil {
 		switch {
 		case *l.MaxWait < 0:
 			c.add(path+".max_wait", "must not be negative: %v", *l.MaxWait)
-		case !l.rolling():
+		case windowed && !l.rolling():
 			c.add(path+".max_wait", "is %v, but only rolling windows can be waited for", *l.MaxWait)
 		}
 	}
-	if len(l.Thresholds) > 0 && (l.rolling() || l.concurrent()) {
+	if len(l.Thresholds) > 0 && windowed && (l.rolling() || l.concurrent()) {
 		c.add(path+".thresholds", "are set, but only calendar windows have them")
 	}
 	last := 0
@@ -225,6 +232,7 @@ func (c *checker) timing(path string, l *Limit) {
 		switch {
 		case percent < 1 || percent > MaxPercent:
 			c.add(at, "%d is not between 1 and %d percent", percent, MaxPercent)
+			continue // and those behind it are right or wrong without it
 		case percent <= last:
 			c.add(at, "%d is not above the one before, %d", percent, last)
 		}

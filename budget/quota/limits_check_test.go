@@ -184,9 +184,37 @@ func TestEveryErrorOfAConfigurationIsNamed(t *testing.T) {
 				"overrides[0].subject.project: does not matter to an override for a tenant; leave it out",
 		},
 		{
+			"an override with an id that cannot be one, and without a scope",
+			override(quota.Override{Subject: quota.Subject{Tenant: "a\nb", User: "c\nd"}, Mode: quota.Off}),
+			"overrides[0].subject.user: " + `"c\nd" has the control character U+000A` +
+				"\noverrides[0].subject.tenant: " + `"a\nb" has the control character U+000A` +
+				"\noverrides[0].scope: is not set",
+		},
+		{
+			"a window that is none beside thresholds, a burst and a wait that are wrong in any", one(quota.Limit{
+				Scope: quota.User, Window: quota.Rolling(-1), Max: calls, Burst: quota.Max{quota.Tokens: -1}, MaxWait: new(time.Duration(-1)), Thresholds: []int{1001, 90, 80},
+			}),
+			"limits[0].window: quota: window: rolling period -1ns is not above 0\nlimits[0].burst.tokens: must not be negative: -1\n" +
+				"limits[0].max_wait: must not be negative: -1ns\n" +
+				"limits[0].thresholds[0]: 1001 is not between 1 and 1000 percent\n" +
+				"limits[0].thresholds[2]: 80 is not above the one before, 90",
+		},
+		{
+			"a burst of a calendar window that no window could have", one(quota.Limit{Scope: quota.User, Window: quota.Day, Max: calls, Burst: quota.Max{quota.Calls: -1}}),
+			"limits[0].burst: is set, but only rolling windows have a burst\nlimits[0].burst.calls: must not be negative: -1",
+		},
+		{
+			"a limit given twice under a name that is taken", quota.LimitsConfig{Limits: []quota.Limit{
+				{Scope: quota.User, Window: quota.Day, Max: calls}, {Scope: quota.Team, Name: "a", Window: quota.Day, Max: calls},
+				{Scope: quota.User, Name: "a", Window: quota.Day, Max: calls},
+			}},
+			"limits[2]: is for user/day, and so is limits[0]; put all amounts into one\n" +
+				`limits[2].name: "a" stands for team/day already, and here for user/day`,
+		},
+		{
 			"an override with an id that cannot be one",
 			override(quota.Override{Scope: quota.User, Subject: quota.Subject{User: "a\nb"}, Mode: quota.Off}),
-			"overrides[0].subject: quota: subject: user " + `"a\nb" has the control character U+000A`,
+			"overrides[0].subject.user: " + `"a\nb" has the control character U+000A`,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -115,9 +115,18 @@ func (s Subject) Nobody() bool {
 // Other holds at most [MaxOther] ids, and none of a built-in scope.
 func (s Subject) Validate() error {
 	var errs []error
+	s.check(func(field, sep string, err error) {
+		errs = append(errs, fmt.Errorf("quota: subject: %s%s%w", field, sep, err))
+	})
+	return errors.Join(errs...)
+}
+
+// check tells what is wrong with the ids. The problem goes on after the field's
+// name and a separator.
+func (s Subject) check(tell func(field, sep string, problem error)) {
 	check := func(name, id string) {
 		if err := validateID(id); err != nil {
-			errs = append(errs, fmt.Errorf("quota: subject: %s %w", name, err))
+			tell(name, " ", err)
 		}
 	}
 	check("user", s.User)
@@ -126,21 +135,20 @@ func (s Subject) Validate() error {
 	check("session", s.Session)
 	check("plan", s.Plan)
 	if len(s.Other) > MaxOther {
-		errs = append(errs, fmt.Errorf("quota: subject: Other has %d ids, above %d", len(s.Other), MaxOther))
-		return errors.Join(errs...)
+		tell("Other", " ", fmt.Errorf("has %d ids, above %d", len(s.Other), MaxOther))
+		return
 	}
 	for _, scope := range slices.Sorted(maps.Keys(s.Other)) {
 		if err := scope.validate(); err != nil {
-			errs = append(errs, fmt.Errorf("quota: subject: Other: %w", err))
+			tell("Other", ": ", err)
 			continue
 		}
 		if scope.builtIn() {
-			errs = append(errs, fmt.Errorf("quota: subject: Other has an id of %q, which is a built-in scope", scope))
+			tell("Other", " ", fmt.Errorf("has an id of %q, which is a built-in scope", scope))
 			continue
 		}
 		check(string(scope), s.Other[scope])
 	}
-	return errors.Join(errs...)
 }
 
 // builtIn reports whether the scope has a field of its own, or needs none.

@@ -16,10 +16,23 @@ type parser struct {
 	loader Loader
 	from   *reading
 	errs   []*Error
-	failed map[string]bool // the paths of what is wrong
-	quiet  map[string]bool // the paths of what would seem wrong because of that
-	lines  map[string]int  // by path
-	zone   string          // of calendar windows that name none
+	failed map[string]bool   // the paths of values that are wrong as a whole
+	quiet  map[string]bool   // the paths of what would seem wrong because of that
+	less   map[string]bool   // the paths of mappings with a key that is wrong
+	lines  map[string]int    // by path
+	in     map[string]string // the path of what a path is in
+	zone   string            // of calendar windows that name none
+
+	plans    []string        // the paths of the plans, in order
+	doubts   map[string]bool // the scopes whose declaration is wrong
+	doubtful bool            // there may be any other scope
+}
+
+func newParser(loader Loader, from *reading) *parser {
+	return &parser{
+		loader: loader, from: from, failed: map[string]bool{}, quiet: map[string]bool{}, less: map[string]bool{},
+		lines: map[string]int{}, in: map[string]string{}, doubts: map[string]bool{},
+	}
 }
 
 // node is a value and where it stands. A node that is not there has no Node.
@@ -31,9 +44,14 @@ type node struct {
 // there reports whether the node is there.
 func (n node) there() bool { return n.Node != nil }
 
-// fail notes what is wrong with a value.
+// fail notes what is wrong with a value, so that nobody knows what was meant.
 func (p *parser) fail(n node, format string, args ...any) {
 	p.failed[n.path] = true
+	p.tell(n, format, args...)
+}
+
+// tell notes something that is wrong with a value which is of use all the same.
+func (p *parser) tell(n node, format string, args ...any) {
 	line := 0
 	if n.there() {
 		line = n.Line
@@ -43,6 +61,7 @@ func (p *parser) fail(n node, format string, args ...any) {
 
 // miss notes what should be in a value and is not.
 func (p *parser) miss(in node, key, why string) {
+	p.in[join(in.path, key)] = in.path
 	p.fail(node{in.Node, join(in.path, key)}, "is not set; %s", why)
 }
 
@@ -53,7 +72,7 @@ func (p *parser) failAt(path, problem string) {
 		return
 	}
 	line := 0
-	for at := path; at != ""; at = around(at) {
+	for at := path; at != ""; at = p.around(at) {
 		if p.failed[at] {
 			return
 		}
@@ -64,8 +83,14 @@ func (p *parser) failAt(path, problem string) {
 	p.errs = append(p.errs, &Error{Line: max(line, 1), Path: path, Problem: problem})
 }
 
-// around is the path of what a value stands in.
-func around(path string) string { return path[:max(strings.LastIndexAny(path, ".["), 0)] }
+// around is the path of what a value stands in. The names in a path may have dots
+// in them, so it is cut only where nothing in the file is.
+func (p *parser) around(path string) string {
+	if in, ok := p.in[path]; ok {
+		return in
+	}
+	return path[:max(strings.LastIndexAny(path, ".["), 0)]
+}
 
 // join is the path of a key.
 func join(path, key string) string {
@@ -98,13 +123,15 @@ func (p *parser) members(n node, must string, known []string) (keys []string, fi
 		at := node{value, join(n.path, key.Value)}
 		switch _, twice := fields[key.Value]; {
 		case key.Kind != yaml.ScalarNode || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0:
-			p.fail(node{key, n.path}, "a key must be a word, but is %s", kind(node{key, ""}))
+			p.less[n.path] = true
+			p.tell(node{key, n.path}, "a key must be a word, but is %s", kind(node{key, ""}))
 		case known != nil && !slices.Contains(known, key.Value):
-			p.fail(node{key, n.path}, "unknown key %s; known are %s", quoted(key.Value), strings.Join(known, ", "))
+			p.less[n.path] = true
+			p.tell(node{key, n.path}, "unknown key %s; known are %s", quoted(key.Value), strings.Join(known, ", "))
 		case twice:
-			p.fail(node{key, at.path}, "is given twice")
+			p.tell(node{key, at.path}, "is given twice")
 		default:
-			p.lines[at.path] = key.Line
+			p.lines[at.path], p.in[at.path] = key.Line, n.path
 			keys, fields[key.Value] = append(keys, key.Value), at
 		}
 	}
@@ -123,7 +150,7 @@ func (p *parser) array(n node) []node {
 	out := make([]node, len(n.Content))
 	for i, c := range n.Content {
 		out[i] = node{c, n.path + "[" + strconv.Itoa(i) + "]"}
-		p.lines[out[i].path] = c.Line
+		p.lines[out[i].path], p.in[out[i].path] = c.Line, n.path
 	}
 	return out
 }
@@ -245,12 +272,15 @@ func (p *parser) instant(n node) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// plain refuses what could mean more than is written there.
+// plain refuses what could mean more than is written there. It reports whether
+// what is written there can be looked at all the same.
 func (p *parser) plain(n node) bool {
 	switch {
-	case n.Kind == yaml.AliasNode || n.Anchor != "":
+	case n.Kind == yaml.AliasNode:
 		p.fail(n, "anchors and aliases are not supported")
 		return false
+	case n.Anchor != "":
+		p.tell(n, "anchors and aliases are not supported")
 	case n.Style&yaml.TaggedStyle != 0:
 		p.fail(n, "tags are not supported")
 		return false

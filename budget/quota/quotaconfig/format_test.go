@@ -54,8 +54,8 @@ var formatCases = []formatCase{
 	{"a zone that is none", deeper, "zone: Europe/Berlyn", `2 zone: "Europe/Berlyn" is neither a zone of the time zone database nor "tenant"`},
 	{"the process's zone", deeper, "zone: Local", `2 zone: "Local" is neither a zone of the time zone database nor "tenant"`},
 	{"a revision that is a number", invalid, "revision: 5", "2 revision: must be text, but is 5; put it into quotes"},
-	{"a scope that is built in", invalid, "scopes: [{ scope: team }]", `2 scopes: hierarchy: scopes[4]: scope "team" is declared twice`},
-	{"a scope within nothing", deeper, "scopes: [{ scope: a, within: b }]", `2 scopes: hierarchy: scope "a" is within "b", which is not declared`},
+	{"a scope that is built in", invalid, "scopes: [{ scope: team }]", `2 scopes[0].scope: scope "team" is declared twice`},
+	{"a scope within nothing", deeper, "scopes: [{ scope: a, within: b }]", `2 scopes[0].within: scope "a" is within "b", which is not declared`},
 	{"a scope without a name", invalid, "scopes: [{ within: team }]", "2 scopes[0].scope: is not set; name the scope"},
 
 	// Amounts.
@@ -160,7 +160,7 @@ var formatCases = []formatCase{
 	{"an override without a scope", invalid, "overrides: [{ subject: { user: u }, mode: off }]", "2 overrides[0].scope: is not set"},
 	{"an override for less than it says", deeper, "overrides: [{ scope: tenant, subject: { tenant: acme, user: u }, mode: off }]", "2 overrides[0].subject.user: does not matter to an override for a tenant; leave it out"},
 	{"an id that is a number", invalid, "overrides: [{ scope: tenant, subject: { tenant: 42 }, mode: off }]", "2 overrides[0].subject.tenant: must be text, but is 42; put it into quotes"},
-	{"an id with a line break", invalid, `overrides: [{ scope: tenant, subject: { tenant: "a\nb" }, mode: off }]`, `2 overrides[0].subject: quota: subject: tenant "a\nb" has the control character U+000A`},
+	{"an id with a line break", invalid, `overrides: [{ scope: tenant, subject: { tenant: "a\nb" }, mode: off }]`, `2 overrides[0].subject.tenant: "a\nb" has the control character U+000A`},
 	{"an end without a zone", invalid, "overrides: [{ scope: tenant, subject: { tenant: a }, mode: off, until: \"2026-12-01T08:00:00\" }]", `2 overrides[0].until: must be a date (2026-11-30) or a time with its zone (2026-11-30T08:00:00Z), but is "2026-12-01T08:00:00"`},
 
 	// Credits and prices.
@@ -179,7 +179,7 @@ var formatCases = []formatCase{
 	{"a default price with a variant", invalid, "prices: { unknown_model: default, default: { input: 1, variant: batch }, lists: [{ " + list + " }] }", `2 prices.default: unknown key "variant"; known are input, cached_input, cache_write, output, thoughts, tiers`},
 	{"two kinds in one list", invalid, "prices: { lists: [{ file: a.yaml, litellm: b.json }] }", "2 prices.lists[0]: must have one of inline, file, litellm and genai_prices, but has 2 of them"},
 	{"two kinds in one list with a date", invalid, "prices: { lists: [{ file: a.yaml, litellm: b.json, as_of: 2026-11-30 }] }", "2 prices.lists[0]: must have one of inline, file, litellm and genai_prices, but has 2 of them"},
-	{"a list of others without a date", invalid, "prices: { lists: [{ litellm: b.json }] }", "2 prices.lists[0].as_of: is not set; say as of when the file is right"},
+	{"a list of others without a date", invalid, "prices: { lists: [{ litellm: b.json }] }", "2 prices.lists[0].as_of: is not set; say as of when the file is right\n2 prices.lists[0].litellm: \"b.json\": there is no directory to read from"},
 	{"a date beside a list that has its own", invalid, "prices: { lists: [{ " + list + ", as_of: 2026-11-30 }] }", "2 prices.lists[0].as_of: is for litellm and genai_prices, but this is inline"},
 	{"a file where there are none", deeper, "prices: { lists: [{ file: a.yaml }] }", `2 prices.lists[0].file: "a.yaml": there is no directory to read from`},
 	{
@@ -189,7 +189,7 @@ var formatCases = []formatCase{
 			"11 prices.lists[0].inline.models[0].prices[0]: unknown key \"outptu\"; known are variant, from, tiers, input, cached_input, cache_write, output, thoughts\n" +
 			"12 prices.lists[0].inline.models[1].prices: are not set",
 	},
-	{"an anchor inside of a list", lexical, "prices: { lists: [{ inline: { version: 1, as_of: &d 2026-11-30, models: [] } }] }", "2 prices.lists[0].inline: anchors and aliases are not supported"},
+	{"an anchor inside of a list", lexical, "prices: { lists: [{ inline: { version: 1, as_of: &d 2026-11-30, models: [] } }] }", "2 prices.lists[0].inline: anchors and aliases are not supported\n2 prices.lists[0].inline: no model was read, and 0 were skipped"},
 }
 
 func TestEveryErrorHasItsLineAndPath(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -38,6 +39,7 @@ func (p *parser) config(root *yaml.Node) *Config {
 	names, plans, _ := p.members(fields["plans"], "must have the names of plans as keys", nil)
 	for i, name := range names {
 		p.lines[fmt.Sprintf("plans[%d]", i)] = p.lines[plans[name].path] // of a name that is none
+		p.plans = append(p.plans, plans[name].path)
 		config.Plans = append(config.Plans, p.plan(name, plans[name]))
 	}
 	for _, n := range p.array(fields["overrides"]) {
@@ -45,9 +47,6 @@ func (p *parser) config(root *yaml.Node) *Config {
 	}
 	out := &Config{Credits: p.credits(fields["credits"])}
 	p.prices(fields["prices"], out)
-	if p.failed["scopes"] {
-		return nil // every scope would be wrong
-	}
 	var err error
 	out.Limits, err = quota.NewLimits(config)
 	p.adopt(err)
@@ -62,11 +61,25 @@ func (p *parser) adopt(err error) {
 	}
 	for _, err := range joined.Unwrap() {
 		if e, ok := errors.AsType[*quota.LimitError](err); ok {
-			p.failAt(e.Path, e.Problem)
+			p.failAt(p.named(e.Path), e.Problem)
 		} else {
 			p.failAt("", err.Error())
 		}
 	}
+}
+
+// unnamed is the path of a plan whose name is none.
+var unnamed = regexp.MustCompile(`^plans\[(\d+)\](\..+)$`)
+
+// named is a path in the file: what a plan says stands under its name, whatever
+// that is.
+func (p *parser) named(path string) string {
+	m := unnamed.FindStringSubmatch(path)
+	if m == nil || m[2] == ".name" {
+		return path
+	}
+	i, _ := strconv.Atoi(m[1])
+	return p.plans[i] + m[2]
 }
 
 // The words for policies.
@@ -105,29 +118,74 @@ func (p *parser) scopes(n node) *quota.Hierarchy {
 	}
 	if p.loader.Hierarchy != nil {
 		p.fail(n, "are set, but the program has scopes of its own")
-		return nil
+		p.doubtful = true
+		return p.loader.Hierarchy
 	}
 	specs := quota.DefaultScopes()
-	for _, element := range p.array(n) {
+	paths := make([]string, len(specs)) // the built-in ones have none
+	elements := p.array(n)
+	p.doubtful = p.failed[n.path]
+	for _, element := range elements {
 		fields, ok := p.object(element, "scope", "within")
-		if !ok {
-			continue
-		}
-		if !fields["scope"].there() {
+		if ok && !fields["scope"].there() {
 			p.miss(element, "scope", "name the scope")
 		}
-		scope, ok := p.text(fields["scope"])
-		within, _ := p.text(fields["within"])
-		if ok {
-			specs = append(specs, quota.ScopeSpec{Scope: quota.Scope(scope), Within: quota.Scope(within)})
+		scope, named := p.text(fields["scope"])
+		within, placed := p.text(fields["within"])
+		switch {
+		case !named && fields["scope"].there():
+			p.doubts[fields["scope"].Value] = true
+		case !named:
+			p.doubtful = true
+		case !placed && fields["within"].there():
+			p.doubts[scope] = true
+		default:
+			specs, paths = append(specs, quota.ScopeSpec{Scope: quota.Scope(scope), Within: quota.Scope(within)}), append(paths, element.path)
 		}
 	}
-	h, err := quota.NewHierarchy(specs...)
-	if err != nil {
-		p.fail(n, "%s", problemsOf(err))
-		return nil
+	misnamed := map[quota.Scope]bool{}
+	for first := true; ; first = false { // until those that are left are right together
+		h, err := quota.NewHierarchy(specs...)
+		if err == nil {
+			return h
+		}
+		wrong := map[int]bool{}
+		for _, err := range each(err) {
+			var i int
+			var field string
+			e, ok := errors.AsType[*quota.LimitError](err)
+			if ok {
+				_, err = fmt.Sscanf(e.Path, "scopes[%d].%s", &i, &field)
+			}
+			if !ok || err != nil {
+				p.fail(n, "%s", problemsOf(err))
+				return nil
+			}
+			wrong[i] = true
+			p.doubts[string(specs[i].Scope)] = true
+			misnamed[specs[i].Scope] = misnamed[specs[i].Scope] || field == "scope"
+			if first && (field == "scope" || !misnamed[specs[i].Within]) {
+				p.failAt(join(paths[i], field), e.Problem)
+			}
+		}
+		right, where := []quota.ScopeSpec(nil), []string(nil)
+		for i := range specs {
+			if !wrong[i] {
+				right, where = append(right, specs[i]), append(where, paths[i])
+			}
+		}
+		specs, paths = right, where
 	}
-	return h
+}
+
+// scope is the scope of a limit or an override. One whose declaration is wrong is
+// not wrong here, too.
+func (p *parser) scope(n node) quota.Scope {
+	s, ok := p.text(n)
+	if scope := quota.Scope(s); ok && (p.doubts[s] || p.doubtful) && !quota.DefaultHierarchy().Has(scope) {
+		p.failed[n.path] = true
+	}
+	return quota.Scope(s)
 }
 
 // problemsOf are the problems of an error that may join many, in one line.
@@ -157,18 +215,17 @@ func (p *parser) override(n node) (o quota.Override) {
 	if !ok {
 		return o
 	}
-	scope, _ := p.text(fields["scope"])
-	o.Scope = quota.Scope(scope)
+	o.Scope = p.scope(fields["scope"])
 	o.Until, _ = p.instant(fields["until"])
 	o.Reason, _ = p.text(fields["reason"])
 	p.word(fields["mode"], &o.Mode, modes)
 	o.Limits = p.limits(fields["limits"])
-	p.quiet[n.path] = p.failed[join(n.path, "mode")] || p.failed[join(n.path, "limits")] // or it seems to change nothing
+	p.quiet[n.path] = p.less[n.path] || p.failed[join(n.path, "mode")] || p.failed[join(n.path, "limits")] // or it seems to change nothing
 	scopes, ids, _ := p.members(fields["subject"], "must have scopes as keys", nil)
 	for _, scope := range scopes {
 		id, ok := p.text(ids[scope])
 		if !ok {
-			p.failed[join(n.path, "subject")] = true
+			p.quiet[join(n.path, "subject")] = true // or it seems to have no id
 			continue
 		}
 		switch quota.Scope(scope) {
@@ -206,8 +263,7 @@ func (p *parser) limit(n node) (l quota.Limit) {
 		return l
 	}
 	l.Name, _ = p.text(fields["name"])
-	scope, _ := p.text(fields["scope"])
-	l.Scope = quota.Scope(scope)
+	l.Scope = p.scope(fields["scope"])
 	l.Max = p.amounts(fields["max"], true)
 	l.Burst = p.amounts(fields["burst"], false)
 	l.Ceiling = p.amounts(fields["ceiling"], false)
@@ -222,11 +278,8 @@ func (p *parser) limit(n node) (l quota.Limit) {
 		l.Thresholds = []int{}
 	}
 	for _, element := range p.array(fields["thresholds"]) {
-		if percent, ok := p.number(element, quota.MaxPercent); ok {
-			l.Thresholds = append(l.Thresholds, int(percent))
-		} else {
-			p.failed[fields["thresholds"].path] = true
-		}
+		percent, _ := p.number(element, quota.MaxPercent)
+		l.Thresholds = append(l.Thresholds, int(percent)) // 0 for one that is wrong, which says nothing of the others
 	}
 	windowed, softened := true, true
 	if fields["window"].there() {
@@ -235,12 +288,30 @@ func (p *parser) limit(n node) (l quota.Limit) {
 	if fields["soft"].there() {
 		l.Soft, softened = p.truth(fields["soft"])
 	}
-	if !windowed || !softened { // what fits with the window is not known
-		for _, key := range [...]string{"window", "burst", "soft", "ceiling", "max_wait", "thresholds"} {
-			p.failed[join(n.path, key)] = true
+	if !windowed { // what fits with the window is not known
+		p.quiet[n.path] = true // it may be another's window
+		for _, key := range [...]string{"window", "burst", "soft", "max_wait", "thresholds"} {
+			p.quiet[join(n.path, key)] = true
 		}
 	}
+	if !softened {
+		p.quiet[join(n.path, "ceiling")] = true
+	}
+	p.quietAmounts(n.path, l.Max)
 	return l
+}
+
+// quietAmounts keeps quiet about bursts and ceilings that do not fit with a most
+// which is wrong.
+func (p *parser) quietAmounts(limit string, most quota.Max) {
+	at := join(limit, "max")
+	p.quiet[at] = p.less[at]
+	for unit, name := range unitNames {
+		_, has := most[quota.Unit(unit)]
+		if p.failed[join(at, name)] || !has && (p.failed[at] || p.less[at]) {
+			p.quiet[join(limit, "burst."+name)], p.quiet[join(limit, "ceiling."+name)] = true, true
+		}
+	}
 }
 
 // window is a window, in the zone of the file unless it names one.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -82,10 +83,11 @@ func (p *parser) prices(n node, out *Config) {
 	switch price := fields["default"]; {
 	case config.Unknown == usage.UnknownDefault && !price.there():
 		p.miss(n, "default", "unknown_model is default")
-	case config.Unknown != usage.UnknownDefault && price.there() && !p.failed[join(n.path, "unknown_model")]:
-		p.fail(price, "is set, but unknown_model is %v", config.Unknown)
 	case price.there():
 		config.Default = p.price(price)
+		if config.Unknown != usage.UnknownDefault && !p.failed[join(n.path, "unknown_model")] {
+			p.fail(price, "is set, but unknown_model is %v", config.Unknown)
+		}
 	}
 	config.IgnorePrefixes = p.texts(fields["ignore_prefixes"])
 	if len(p.array(fields["lists"])) == 0 && !p.failed[join(n.path, "lists")] {
@@ -110,10 +112,18 @@ func (p *parser) prices(n node, out *Config) {
 // price reads the price of unknown models: it is the price of a model in a list
 // that has nothing else.
 func (p *parser) price(n node) usage.Price {
-	if fields, ok := p.object(n, "input", "cached_input", "cache_write", "output", "thoughts", "tiers"); !ok || p.failed[n.path] || fields == nil {
+	fields, ok := p.object(n, "input", "cached_input", "cache_write", "output", "thoughts", "tiers")
+	if !ok {
 		return usage.Price{}
 	}
-	list, _ := p.inline(n, `{"version": 1, "as_of": 2000-01-01, "models": [{"name": "default", "prices": [`, `]}]}`, "models[0].prices[0]")
+	known := *n.Node
+	known.Content = nil
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if key := n.Content[i]; fields[key.Value].Node == n.Content[i+1] {
+			known.Content = append(known.Content, key, n.Content[i+1])
+		}
+	}
+	list, _ := p.inline(node{&known, n.path}, `{"version": 1, "as_of": 2000-01-01, "models": [{"name": "default", "prices": [`, `]}]}`, "models[0].prices[0]")
 	if len(list.Models) == 0 || len(list.Models[0].Prices) == 0 {
 		return usage.Price{}
 	}
@@ -133,7 +143,10 @@ func (p *parser) priceList(n node) (usage.PriceList, pricefile.Report) {
 		}
 	}
 	if len(sources) != 1 {
-		p.fail(n, "must have one of inline, file, litellm and genai_prices, but has %d of them", len(sources))
+		p.tell(n, "must have one of inline, file, litellm and genai_prices, but has %d of them", len(sources))
+		p.instant(fields["as_of"])
+		p.texts(fields["providers"])
+		p.truth(fields["take_free"])
 		return usage.PriceList{}, pricefile.Report{}
 	}
 	source := fields[sources[0]]
@@ -150,14 +163,16 @@ func (p *parser) priceList(n node) (usage.PriceList, pricefile.Report) {
 		options.TakeFree, _ = p.truth(fields["take_free"])
 		if !fields["as_of"].there() {
 			p.miss(n, "as_of", "say as of when the file is right")
-			return usage.PriceList{}, pricefile.Report{}
+		}
+		if options.AsOf.IsZero() { // so that what is wrong with the list is told, too
+			options.AsOf = time.Unix(0, 0)
 		}
 	}
 	if sources[0] == "inline" {
 		return p.inline(source, "", "", "")
 	}
 	name, ok := p.text(source)
-	if !ok || p.failed[join(n.path, "as_of")] {
+	if !ok {
 		return usage.PriceList{}, pricefile.Report{}
 	}
 	data, err := p.from.file(name, pricefile.MaxBytes)

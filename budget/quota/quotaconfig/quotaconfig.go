@@ -202,10 +202,10 @@ func (l Loader) parse(data []byte, from *reading) (*Config, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("quotaconfig: %w", err)
 	}
+	p := newParser(l, from)
 	if err := decoder.Decode(&second); err != io.EOF {
-		return nil, &Error{Line: max(second.Line, 1), Problem: "the file has more than one document"}
+		p.errs = append(p.errs, &Error{Line: max(second.Line, 1), Problem: "the file has more than one document"})
 	}
-	p := parser{loader: l, from: from, failed: map[string]bool{}, quiet: map[string]bool{}, lines: map[string]int{}}
 	config := p.config(doc.Content[0])
 	if len(p.errs) == 0 {
 		return config, nil
