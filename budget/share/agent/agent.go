@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -86,6 +87,9 @@ func New(cfg Config) (*Sharing, error) {
 	s := &Sharing{cfg: cfg}
 	// The rest is what a lessee checks.
 	if _, err := s.lessee([]share.Dim{{}}, nil); err != nil {
+		if problem, ok := strings.CutPrefix(err.Error(), "share: LesseeConfig."); ok { // the fields have the same names
+			return nil, errors.New("agent: Config." + problem)
+		}
 		return nil, err
 	}
 	var err error

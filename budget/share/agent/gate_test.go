@@ -376,13 +376,16 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 	t.Parallel()
 	store := agent.NewMemory(share.CoordinatorConfig{})
 	for want, cfg := range map[string]agent.Config{
-		"Config.Open": {},
-		"Timeout":     {Open: store.Open, Timeout: -1},
-		"Mode":        {Open: store.Open, Mode: 9},
-		"Fallback":    {Open: store.Open, Fallback: 2},
-		"Replicas":    {Open: store.Open, Replicas: -1},
+		"Open is nil":    {},
+		"Timeout is -1":  {Open: store.Open, Timeout: -1},
+		"Epoch is -2":    {Open: store.Open, Epoch: -2},
+		"Fallback is 2":  {Open: store.Open, Fallback: 2},
+		"Idle is -3ns":   {Open: store.Open, Idle: -3},
+		"Mode is 9":      {Open: store.Open, Mode: 9},
+		"Replicas is -1": {Open: store.Open, Replicas: -1},
+		"Stock is -4ns":  {Open: store.Open, Stock: -4},
 	} {
-		if _, err := agent.New(cfg); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := agent.New(cfg); err == nil || !strings.HasPrefix(err.Error(), "agent: Config."+want) {
 			t.Errorf("%v, want an error that says %q", err, want)
 		}
 	}
