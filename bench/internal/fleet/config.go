@@ -92,7 +92,8 @@ type Spread struct {
 type Change struct {
 	At time.Duration `json:"at"`
 	// Kill is how many of the replicas that live die at once, the first ones first.
-	// Their calls are lost, and their users go to the others.
+	// Their calls are lost, and their users go to the others. Somebody must be left
+	// once Join have come.
 	Kill int `json:"kill,omitempty"`
 	// Join is how many come: those that have died, or that were not there until then.
 	Join int `json:"join,omitempty"`
@@ -141,7 +142,8 @@ type Config struct {
 	// share.CoordinatorConfig.DebitAtGrant.
 	NoGuard bool     `json:"no_guard"`
 	Changes []Change `json:"changes,omitempty"`
-	// DownFrom and DownTo bound a time in which the store takes in nothing.
+	// DownFrom and DownTo bound a time in which the store takes in nothing. It lies
+	// within Length.
 	DownFrom time.Duration `json:"down_from,omitempty"`
 	DownTo   time.Duration `json:"down_to,omitempty"`
 	// Progress, if not nil, is told how much of Length has passed, every virtual second.
@@ -213,8 +215,10 @@ func (c Config) WithDefaults() (Config, error) {
 		return c, fmt.Errorf("fleet: Slots is %d, must not be negative", c.Slots)
 	case c.MaxWait < 0:
 		return c, fmt.Errorf("fleet: MaxWait is %v, must not be negative", c.MaxWait)
-	case c.DownFrom < 0 || c.DownTo < c.DownFrom:
-		return c, fmt.Errorf("fleet: the store is down from %v to %v, which is no time", c.DownFrom, c.DownTo)
+	case c.DownFrom < 0:
+		return c, fmt.Errorf("fleet: DownFrom is %v, must not be negative", c.DownFrom)
+	case c.DownTo < c.DownFrom || c.DownTo > c.Length:
+		return c, fmt.Errorf("fleet: DownTo is %v, must be from DownFrom (%v) to Length (%v)", c.DownTo, c.DownFrom, c.Length)
 	}
 	for _, s := range []struct {
 		name   string
@@ -244,21 +248,36 @@ func (c Config) WithDefaults() (Config, error) {
 
 const maxSigma = 3
 
-// checkChanges checks that changes come in order, and that there is always a replica.
+// checkChanges checks that changes come in order, that only those die who live, and that
+// there is always a replica.
 func (c *Config) checkChanges() error {
+	for i, ch := range c.Changes { // so that their sums are numbers
+		for _, n := range []struct {
+			field string
+			value int
+		}{{"Kill", ch.Kill}, {"Join", ch.Join}} {
+			switch {
+			case n.value < 0:
+				return fmt.Errorf("fleet: Changes[%d].%s is %d, must not be negative", i, n.field, n.value)
+			case n.value > maxReplicas:
+				return fmt.Errorf("fleet: Changes[%d].%s is %d, must be at most %d", i, n.field, n.value, maxReplicas)
+			}
+		}
+	}
 	live, last := c.Replicas-c.absent(), time.Duration(0)
 	if live < 1 {
 		return fmt.Errorf("fleet: Changes: nobody is there at the start: %d of %d Replicas join later", c.absent(), c.Replicas)
 	}
 	for i, ch := range c.Changes {
+		before := live
 		live += ch.Join - ch.Kill
 		switch {
 		case ch.At < last || ch.At > c.Length:
 			return fmt.Errorf("fleet: Changes[%d].At is %v, must be from %v to Length (%v)", i, ch.At, last, c.Length)
-		case ch.Kill < 0 || ch.Join < 0:
-			return fmt.Errorf("fleet: Changes[%d]: %d die and %d join, must not be negative", i, ch.Kill, ch.Join)
+		case ch.Kill > before:
+			return fmt.Errorf("fleet: Changes[%d].Kill is %d, but %d replicas live then", i, ch.Kill, before)
 		case live < 1:
-			return fmt.Errorf("fleet: Changes[%d]: no replica is left", i)
+			return fmt.Errorf("fleet: Changes[%d].Kill is %d: no replica is left", i, ch.Kill)
 		}
 		last = ch.At
 	}

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -190,15 +191,43 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		"On":         {Replicas: 2, On: 1},
 		"Slots":      {Replicas: 2, Slots: -1},
 		"MaxWait":    {Replicas: 2, MaxWait: -1},
-		"down":       {Replicas: 2, DownFrom: 2, DownTo: 1},
 		"First":      {Replicas: 2, First: Spread{Median: -1}},
 		"Error":      {Replicas: 2, Error: 4},
 		"Changes[1]": {Replicas: 2, Changes: []Change{{At: 2}, {At: 1}}},
 		"Changes[0]": {Replicas: 2, Changes: []Change{{At: 1, Kill: 2}}},
 		"Changes:":   {Replicas: 2, Changes: []Change{{At: 1, Join: 2}}},
+
+		"Changes[0].Kill is 10, but 8 replicas live then":               {Replicas: 8, Changes: []Change{{Kill: 10, Join: 10}}},
+		"Changes[1].Kill is 3, but 2 replicas live then":                {Replicas: 4, Changes: []Change{{At: 1, Kill: 2}, {At: 2, Kill: 3, Join: 3}}},
+		"Changes[0].Kill is -1":                                         {Replicas: 2, Changes: []Change{{Kill: -1}}},
+		"Changes[0].Kill is 9223372036854775807, must be at most 10000": {Replicas: 2, Changes: []Change{{Kill: math.MaxInt}}},
+		"Changes[1].Join is 9223372036854775807":                        {Replicas: 2, Changes: []Change{{Join: 1}, {Join: math.MaxInt}}},
+		"DownTo is 40m0s, must be from DownFrom (30m0s) to Length (1m0": {Replicas: 2, Length: time.Minute, DownFrom: 30 * time.Minute, DownTo: 40 * time.Minute},
+		"DownFrom is -1ns":                           {Replicas: 2, DownFrom: -1, DownTo: 1},
+		"DownTo is 1ns, must be from DownFrom (2ns)": {Replicas: 2, DownFrom: 2, DownTo: 1},
 	} {
 		if _, err := Run(c); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: %v", field, err)
 		}
+	}
+}
+
+func TestAWholeFleetCanBeReplacedAtOnce(t *testing.T) {
+	t.Parallel()
+	cfg := exact(4, Leased, 0.3)
+	cfg.Changes = []Change{{At: 30 * time.Second, Kill: 4, Join: 4}}
+	lost, served := 0, 0
+	for _, r := range play(t, cfg).Calls {
+		switch {
+		case r.Outcome == Lost && r.Asked < 30*time.Second:
+			lost++
+		case r.Outcome == Lost:
+			t.Fatalf("a call that was asked for at %v was lost", r.Asked)
+		case r.Outcome == Served && r.Asked >= 30*time.Second:
+			served++
+		}
+	}
+	if lost == 0 || served < 200 {
+		t.Errorf("%d calls were lost, and %d served afterwards", lost, served)
 	}
 }
