@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/budget"
+	"github.com/headgate-go/headgate/usage"
 )
 
 // Enforcer sees to it that nobody uses more than their limits allow. It looks
@@ -47,7 +48,9 @@ type Enforcer struct {
 	local  bool // the ledger waits for nothing
 	booker booker
 	limits atomic.Pointer[LimitResolver]
-	closed atomic.Bool
+	// credits are the weights of calls that begin now; nil if there are none.
+	credits atomic.Pointer[usage.Credits]
+	closed  atomic.Bool
 
 	spans   sync.Map     // Window → *spanCache
 	kinds   atomic.Int64 // how many spans has
@@ -71,6 +74,9 @@ func New(cfg Config) (*Enforcer, error) {
 	e.booker = bookerOf(cfg.Ledger)
 	_, e.reuse = cfg.Ledger.(*Memory)
 	e.limits.Store(&cfg.Limits)
+	if cfg.Credits != (usage.Credits{}) {
+		e.credits.Store(&cfg.Credits)
+	}
 	e.keeper.init(e)
 	e.outage.init(e)
 	e.later.init(e)
@@ -84,11 +90,24 @@ func (e *Enforcer) Reload(l *Limits) error {
 	if l == nil {
 		return errors.New("quota: Reload: there are no limits")
 	}
-	if err := e.cfg.check(l); err != nil {
+	if err := e.cfg.check(l, e.credits.Load() != nil); err != nil {
 		return err
 	}
 	resolver := LimitResolver(l)
 	e.limits.Store(&resolver)
+	return nil
+}
+
+// ReloadCredits puts other weights of credits in the place of those that there are,
+// for calls that are reserved from now on. Calls under way are settled by the weights
+// by which they were reserved, and what was spent is not weighed anew. Where limits of
+// credits are new, too, call it before [Enforcer.Reload]. The error names the weight
+// that is wrong, and then nothing changes; there is no way back to no weights at all.
+func (e *Enforcer) ReloadCredits(c usage.Credits) error {
+	if err := c.Validate(); err != nil {
+		return fmt.Errorf("quota: ReloadCredits: %w", err)
+	}
+	e.credits.Store(&c)
 	return nil
 }
 

@@ -33,7 +33,7 @@ type Config struct {
 	// Catalog has the prices. It must be set where money is limited.
 	Catalog *usage.Catalog
 	// Credits are the weights of credits. They must be set where credits are
-	// limited.
+	// limited. [Enforcer.ReloadCredits] replaces them.
 	Credits usage.Credits
 	// FinalOutput lets a call pass that would not fit into what is left of a
 	// calendar limit any more, if with at most that much output, and at least
@@ -153,7 +153,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Logger = slog.Default()
 	}
 	if fixed && limits != nil {
-		if err := c.check(limits); err != nil {
+		if err := c.check(limits, c.Credits != (usage.Credits{})); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -161,8 +161,8 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 // check returns an error if limits cannot be enforced with the rest of the
-// configuration.
-func (c *Config) check(l *Limits) error {
+// configuration. weighed is true if there are weights of credits.
+func (c *Config) check(l *Limits, weighed bool) error {
 	var errs []error
 	if own := l.Hierarchy(); own != c.Hierarchy && !reflect.DeepEqual(own, c.Hierarchy) {
 		errs = append(errs, errors.New("quota: Config.Hierarchy is another than that of the limits, so that counters would change their names"))
@@ -176,7 +176,7 @@ func (c *Config) check(l *Limits) error {
 				missing[Money] = true
 				errs = append(errs, fmt.Errorf("quota: Config.Catalog is not set, but limit %q has money", list[i].name()))
 			}
-			if _, ok := list[i].Max[Credits]; ok && c.Credits == (usage.Credits{}) && !missing[Credits] {
+			if _, ok := list[i].Max[Credits]; ok && !weighed && !missing[Credits] {
 				missing[Credits] = true
 				errs = append(errs, fmt.Errorf("quota: Config.Credits is not set, but limit %q has credits", list[i].name()))
 			}

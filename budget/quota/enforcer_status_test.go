@@ -2,6 +2,7 @@ package quota_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -95,6 +96,49 @@ func TestReloadRefusesWhatCannotBeEnforced(t *testing.T) {
 			t.Errorf("the limits that there were: %v", d)
 		}
 	})
+}
+
+func TestOtherWeightsOfCreditsHoldForCallsThatBeginLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, limitsOf(daily("day", quota.User, quota.Credits, 20_000)))
+		call := usage.Usage{Input: 1_000, Output: 500}
+		before := w.reserve(as("ann"), call)
+		w.stands(as("ann"), "day", quota.Credits, 0, 3_000)
+
+		twice := usage.Credits{Version: "twice", Input: usage.Thousandths(2000), Output: usage.Thousandths(8000)}
+		if err := w.ReloadCredits(twice); err != nil {
+			t.Fatal(err)
+		}
+		w.settle(before, call)
+		w.stands(as("ann"), "day", quota.Credits, 3_000, 0)
+		w.call(as("ann"), call)
+		w.stands(as("ann"), "day", quota.Credits, 9_000, 0)
+
+		if err := w.ReloadCredits(usage.Credits{Version: "half", Input: usage.Thousandths(500)}); err == nil || !strings.Contains(err.Error(), "weight of output") {
+			t.Errorf("weights without that of output: %v", err)
+		}
+		w.call(as("ann"), call)
+		w.stands(as("ann"), "day", quota.Credits, 15_000, 0)
+	})
+}
+
+func TestLimitsOfCreditsCanBeNewWithTheirWeights(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, limitsOf(daily("tokens", quota.User, quota.Tokens, 10)), func(c *quota.Config) { c.Credits = usage.Credits{} })
+	credits, err := quota.NewLimits(limitsOf(daily("day", quota.User, quota.Credits, 100)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Reload(credits); err == nil || !strings.Contains(err.Error(), `limit "day" has credits`) {
+		t.Errorf("without weights: %v", err)
+	}
+	if err := errors.Join(w.ReloadCredits(fourToOne), w.Reload(credits)); err != nil {
+		t.Fatal(err)
+	}
+	if d := w.denied(as("ann"), usage.Usage{Input: 1, Output: 25}); d.Limit != "day" || d.Requested != 101 {
+		t.Errorf("a call of 101 credits: %v", d)
+	}
 }
 
 func TestSpendCanBeGivenBackAndForgotten(t *testing.T) {

@@ -20,13 +20,15 @@ type holds struct {
 	known  [3]bool
 	usages [3]usage.Usage // by policy
 
+	credits *usage.Credits // those of the time of the reservation; nil if there are none
+
 	asked bool // for the price
 	price usage.Price
 	err   error
 }
 
 func (e *Enforcer) holdsOf(call *budget.Call, now time.Time, maxOutput int64) holds {
-	return holds{e: e, call: call, now: now, maxOutput: maxOutput, final: -1}
+	return holds{e: e, call: call, now: now, maxOutput: maxOutput, final: -1, credits: e.credits.Load()}
 }
 
 // usage is what is to be reserved by a policy.
@@ -88,10 +90,10 @@ func (h *holds) cost(unit Unit, u usage.Usage) (n int64, err error) {
 	case Tokens:
 		n = u.Clamp().Total()
 	case Credits:
-		if h.e.cfg.Credits == (usage.Credits{}) {
+		if h.credits == nil {
 			return 0, errors.New("there are no weights of credits")
 		}
-		n, err = h.e.cfg.Credits.Cost(u)
+		n, err = h.credits.Cost(u)
 	case Money:
 		var price usage.Price
 		if price, err = h.priceNow(); err == nil {

@@ -108,7 +108,9 @@ func Schema() []byte { return slices.Clone(schema) }
 type Config struct {
 	// Limits are the limits; their Version is the file's revision.
 	Limits *quota.Limits
-	// Credits are the weights, or nil if the file has none.
+	// Credits are the weights, or nil if the file has none. A program that reloads
+	// gives them to [quota.Enforcer.ReloadCredits], before Limits to
+	// [quota.Enforcer.Reload].
 	Credits *usage.Credits
 	// Catalog has the prices; it is nil if the file has none. A program that keeps
 	// its catalogue over reloads gives PriceLists to [usage.Catalog.Replace].

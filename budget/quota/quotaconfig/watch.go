@@ -44,6 +44,24 @@ func Watch(ctx context.Context, path string, changed func(*Config, error)) (*Wat
 //
 // A change is taken when the file has stayed as it is for a quarter of a second,
 // so that half-written files are not.
+//
+// What changed does with a new configuration is up to the program. Weights and prices
+// come first, because limits that need them are refused before:
+//
+//	func(c *quotaconfig.Config, err error) {
+//		if err == nil && c.Credits != nil {
+//			err = enforcer.ReloadCredits(*c.Credits)
+//		}
+//		if err == nil && c.PriceLists != nil {
+//			err = catalog.Replace(c.PriceLists...)
+//		}
+//		if err == nil {
+//			err = enforcer.Reload(c.Limits)
+//		}
+//		if err != nil {
+//			logger.Error("limits were not reloaded", "error", err)
+//		}
+//	}
 func (l Loader) Watch(ctx context.Context, path string, changed func(*Config, error)) (*Watcher, error) {
 	switch {
 	case changed == nil:
