@@ -16,15 +16,31 @@ func dayVar(to *time.Time) func(string) error {
 	}
 }
 
-// instantVar reads a day, whose noon it takes, or an instant.
-func instantVar(to *time.Time) func(string) error {
+// moment is an instant, or a day of which the zone is not known yet.
+type moment struct {
+	at  time.Time
+	day bool
+}
+
+// in is the instant, or noon of the day in the zone of a window: noon of UTC is on
+// another day in the far east.
+func (m moment) in(w quota.Window) time.Time {
+	if !m.day {
+		return m.at
+	}
+	year, month, day := m.at.Date()
+	return time.Date(year, month, day, 12, 0, 0, 0, w.Location())
+}
+
+// instantVar reads a day or an instant.
+func instantVar(to *moment) func(string) error {
 	return func(s string) error {
 		if at, err := time.Parse(time.DateOnly, s); err == nil {
-			*to = at.Add(12 * time.Hour)
+			*to = moment{at, true}
 			return nil
 		}
 		at, err := time.Parse(time.RFC3339, s)
-		*to = at
+		*to = moment{at: at}
 		return err
 	}
 }

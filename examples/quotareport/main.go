@@ -124,11 +124,13 @@ func usageOf(flags *flag.FlagSet) func(*query) error {
 	flags.Func("subject", "`ids`, such as tenant=acme,user=alice", subjectVar(&ask.Subject))
 	flags.Func("unit", "`unit`: calls, tokens, credits or money in micro-dollars (default tokens)", unitVar(&ask.Unit))
 	flags.Func("window", "`window` of the limit, with its zone, such as day@Europe/Berlin (default day, which is in UTC)", windowVar(&ask.Window))
-	flags.Func("at", "an `instant` in the window, such as 2026-11-23 or 2026-11-23T15:04:05Z (default: all of them)", instantVar(&ask.At))
+	var at moment
+	flags.Func("at", "an `instant` in the window, such as 2026-11-23, a day in its zone, or 2026-11-23T15:04:05Z\n(default: all windows between -from and -to)", instantVar(&at))
 	flags.BoolVar(&ask.Denials, "denials", true, "show denials, too")
 	return func(q *query) error {
 		ask.Scope = quota.Scope(*scope)
-		if !ask.At.IsZero() && !ask.Window.IsRolling() {
+		if !at.at.IsZero() && !ask.Window.IsRolling() {
+			ask.At = at.in(ask.Window)
 			span := ask.Window.Resolve(nil).Span(ask.At)
 			q.from, q.to = span.Start, span.End.Add(24*time.Hour) // calls may end later
 		}

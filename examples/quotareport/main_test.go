@@ -91,6 +91,40 @@ func TestReports(t *testing.T) {
 	}
 }
 
+// Noon of UTC is in the night of the next day there.
+func TestADayIsOneOfTheWindowsZone(t *testing.T) {
+	t.Parallel()
+	day, err := quota.ParseWindow("day@Pacific/Auckland")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	sink, err := audit.Open(audit.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := quota.Subject{User: "alice"}
+	key, _ := quota.DefaultHierarchy().Key(s, quota.User)
+	for i, at := range []time.Time{noon.Add(-time.Hour), noon} { // 00:00 and 01:00, of the 24th
+		span := day.Span(at)
+		sink.Listen(quota.CallSettled{
+			Occasion: quota.Occasion{At: at, Subject: s, Call: "call" + string(rune('0'+i))},
+			Outcome:  quota.CallCharged, Charged: quota.Amounts{quota.Tokens: 1000},
+			Counted: []quota.Counted{{Limit: "daily", Scope: quota.User, Counter: quota.Counter{Key: key, Window: day.ID(), Unit: quota.Tokens}, Span: span, Amount: 1000}},
+		})
+	}
+	if err := sink.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for date, want := range map[string]int{"2026-11-23": 0, "2026-11-24": 2} {
+		var out, errs strings.Builder
+		args := []string{"usage", "-dir", dir, "-subject", "user=alice", "-at", date, "-window", day.ID()}
+		if code := run(args, &out, &errs, noon.Add(48*time.Hour)); code != exitOK || strings.Count(out.String(), "daily") != want {
+			t.Errorf("%s: the exit code is %d, and there should be %d calls:\n%s%s", date, code, want, &out, &errs)
+		}
+	}
+}
+
 // A bill has whole days, so the first one must not begin in its middle.
 func TestAReportThatIsNotToldWhenToBeginBeginsWithADay(t *testing.T) {
 	t.Parallel()
