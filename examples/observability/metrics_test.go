@@ -167,6 +167,19 @@ func TestNoMetricIsForgotten(t *testing.T) {
 	}
 }
 
+// A plan is enforced once it is seen what that would deny.
+func TestDashboardShowsWhatEachPlanWouldDeny(t *testing.T) {
+	t.Parallel()
+	for _, p := range board(t).Panels {
+		for _, target := range p.Targets {
+			if strings.Contains(target.Expr, `outcome="observed"`) && strings.Contains(target.Expr, "by (plan") {
+				return
+			}
+		}
+	}
+	t.Error("no panel has what limits that observe would have denied, by plan")
+}
+
 func TestDashboardIsLaidOut(t *testing.T) {
 	t.Parallel()
 	ids, taken := map[int]bool{}, map[[2]int]string{}
