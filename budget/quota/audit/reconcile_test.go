@@ -81,7 +81,7 @@ func TestOurCountIsComparedWithTheBillPerDayAndModel(t *testing.T) {
 	if !reflect.DeepEqual(got, wantRows) {
 		t.Errorf("the differences are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(wantRows, "\n"))
 	}
-	if report.Apart != 3 || report.Theirs.Nanos != 1_501_390_000 || report.Ours.Calls != 4 || report.Theirs.Calls != -1 {
+	if report.Apart != 3 || report.Theirs.Nanos != 1_501_390_000 || report.Ours.Calls != 4 || report.Ours.Estimated != 1 || report.Theirs.Calls != -1 {
 		t.Errorf("the report is %d apart, ours %+v, theirs %+v", report.Apart, report.Ours, report.Theirs)
 	}
 	var table strings.Builder

@@ -38,6 +38,35 @@ func suggest(t testing.TB, cfg audit.SuggestConfig, records ...audit.Record) map
 	return by
 }
 
+// A report that is compared with last week's must not be in another order.
+func TestSuggestionsAreInTheOrderOfPlansAndThenAsTheyWereAskedFor(t *testing.T) {
+	t.Parallel()
+	var week []audit.Record
+	plans := []string{"team", "free", "pro", "", "lite", "max"}
+	for i, plan := range plans {
+		week = append(week, turn(time.Duration(i)*time.Hour, "alice", plan, plan, 1000)...)
+	}
+	suggested, err := audit.Suggest(all(week...), audit.SuggestConfig{Units: []quota.Unit{quota.Tokens, quota.Calls}, Windows: []quota.Window{quota.Day, quota.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want []string
+	for i := range suggested {
+		got = append(got, fmt.Sprintf("%s %s %v", suggested[i].Plan, suggested[i].Window.ID(), suggested[i].Unit))
+	}
+	slices.Sort(plans)
+	for _, plan := range plans {
+		for _, kind := range []string{"day tokens", "day calls", "hour tokens", "hour calls"} {
+			if plan == "team" || kind[0] == 'h' { // a day is that of the plan in which it began
+				want = append(want, plan+" "+kind)
+			}
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the suggestions are for\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 // A week in which a minute has 1 to 20 turns of three calls of 1,000 tokens: the 95th
 // percentile is 19 turns, and 57,000 tokens.
 func TestLimitsAreTwoToThreeTimesTheNinetyFifthPercentile(t *testing.T) {

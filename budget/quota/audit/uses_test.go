@@ -126,6 +126,7 @@ func TestTheAuditSaysWhichCallsUsedUpACounterAndWhen(t *testing.T) {
 			{"the next day", audit.Question{Scope: quota.User, Subject: alice, Unit: quota.Tokens, Window: quota.Day, At: time.Now(), Denials: true}, "a4 mine +25h0m0s 5→5"},
 			{"all days", audit.Question{Scope: quota.User, Subject: bob, Unit: quota.Tokens, Window: quota.Day}, "b1 mine +1h0m0s 70→70"},
 			{"the team", audit.Question{Scope: quota.Team, Subject: alice, Unit: quota.Tokens, Window: quota.Day, At: first}, "a1 ours +0s 60→60, b1 ours +1h0m0s 70→130, a2 ours +1h0m0s 40→170"},
+			{"the team, whose limit has denied nothing", audit.Question{Scope: quota.Team, Subject: alice, Unit: quota.Tokens, Window: quota.Day, At: first, Denials: true}, "a1 ours +0s 60→60, b1 ours +1h0m0s 70→130, a2 ours +1h0m0s 40→170"},
 			{"rolling", audit.Question{Scope: quota.User, Subject: bob, Unit: quota.Tokens, Window: quota.Rolling(time.Minute), At: first, Denials: true}, "b1 rate +1h0m0s 70→70"},
 			{"another unit", audit.Question{Scope: quota.User, Subject: alice, Unit: quota.Money, Window: quota.Day}, ""},
 			{"somebody else", audit.Question{Scope: quota.User, Subject: quota.Subject{User: "alice"}, Unit: quota.Tokens, Window: quota.Day}, ""},
