@@ -86,7 +86,8 @@ func (c MemoryConfig) withDefaults() (MemoryConfig, error) {
 // then found where it was left. Everything else follows the monotonic clock.
 //
 // There is no goroutine behind it. Reservations expire before the next operation
-// on their shard looks at anything.
+// on their shard looks at anything, and all of them before one is refused because
+// MaxOpen is reached.
 //
 // All methods are safe for concurrent use. Operations on different trees hardly
 // ever wait for each other.
@@ -98,10 +99,11 @@ type Memory struct {
 	closed atomic.Bool
 	shards [memoryShards]shard
 
-	// One search at a time for what can be forgotten; search is locked before any
-	// shard, and guards:
+	// One search at a time for what can be forgotten, or has expired; search is locked
+	// before any shard, and guards:
 	search   sync.Mutex
 	searchAt int64 // not again before this time
+	expireAt int64 // nor what has expired
 }
 
 var _ Ledger = (*Memory)(nil)

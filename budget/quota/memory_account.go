@@ -188,15 +188,16 @@ func (s *shard) roomFor(accounts int) bool {
 
 // roomForOpen reports whether another reservation can be opened.
 func (s *shard) roomForOpen() bool {
-	limit := s.m.cfg.MaxOpen
-	if len(s.expiring) < limit/memoryShards {
-		return true
+	return len(s.expiring) < s.m.cfg.MaxOpen/memoryShards || s.m.opened() < int64(s.m.cfg.MaxOpen)
+}
+
+// opened is how many reservations are open, those among them that have expired where
+// nothing has happened since.
+func (m *Memory) opened() (n int64) {
+	for i := range m.shards {
+		n += m.shards[i].opened.Load()
 	}
-	all := int64(0)
-	for i := range s.m.shards {
-		all += s.m.shards[i].opened.Load()
-	}
-	return all < int64(limit)
+	return n
 }
 
 // idleness is how many accounts are idle, and when they were used last.
@@ -263,4 +264,38 @@ func (m *Memory) makeRoom() bool {
 		m.shards[i].forget(since, now)
 	}
 	return true
+}
+
+// expireAll ends what has expired in any shard, as those where nothing happens any
+// more do not do so by themselves, and reports whether another reservation can be
+// opened. If not, it is not tried again for a second.
+func (m *Memory) expireAll() bool {
+	m.search.Lock()
+	defer m.search.Unlock()
+	now := m.now()
+	if now.mono < m.expireAt {
+		return false
+	}
+	for i := range m.shards {
+		s := &m.shards[i]
+		s.mu.Lock()
+		s.expire(now.mono)
+		s.mu.Unlock()
+	}
+	if m.opened() < int64(m.cfg.MaxOpen) {
+		return true
+	}
+	m.expireAt = now.mono + int64(time.Second)
+	return false
+}
+
+// makeRoomFor makes room for what there was none, and reports whether there is some.
+func (m *Memory) makeRoomFor(what string) bool {
+	switch what {
+	case "MaxSubjects":
+		return m.makeRoom()
+	case "MaxOpen":
+		return m.expireAll()
+	}
+	return false
 }

@@ -148,6 +148,30 @@ func TestMemoryBoundsOpenReservations(t *testing.T) {
 	mustReserve(t, m, "t", "d")
 }
 
+// Nothing else happens where they are.
+func TestMemoryEndsWhatHasExpiredOfOtherShardsBeforeItIsFull(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const most = 50 // of many shards
+		m := newMemory(t, quota.MemoryConfig{MaxOpen: most})
+		fill := func(round string) {
+			t.Helper()
+			for i := range most {
+				key := fmt.Sprint(round, i)
+				mustReserve(t, m, key, "id", hourly(key, quota.Hold, 1, 10))
+			}
+		}
+		fill("first")
+		for range 3 {
+			if _, err := m.Reserve(t.Context(), quota.Reserve{ID: "id", Tree: "new"}); !errors.Is(err, quota.ErrUnavailable) {
+				t.Fatalf("error is %v", err)
+			}
+		}
+		time.Sleep(quota.DefaultTTL)
+		fill("second")
+	})
+}
+
 func TestMemoryRemembersSoManyForSoLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

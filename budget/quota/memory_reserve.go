@@ -21,19 +21,22 @@ func (m *Memory) Reserve(ctx context.Context, r Reserve) (Reserved, error) {
 		return none, err
 	}
 	s := m.shard(r.Tree)
-	for range 3 {
+	for try := 0; ; try++ {
 		s.mu.Lock()
 		res, err := s.reserve(&r)
 		s.mu.Unlock()
 		if err == nil {
 			return res, nil
 		}
-		if full := (*fullError)(nil); !errors.As(err, &full) || full.what != "MaxSubjects" || !m.makeRoom() {
+		if full := (*fullError)(nil); !errors.As(err, &full) || try == maxRooms || !m.makeRoomFor(full.what) {
 			return none, err
 		}
 	}
-	return none, &fullError{"MaxSubjects", m.cfg.MaxSubjects}
 }
+
+// maxRooms is how often room is made for a reservation: others may be quicker to take
+// it.
+const maxRooms = 3
 
 // found is where an entry's counter is, if there is one, and what its limit says.
 type found struct {
