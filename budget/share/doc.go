@@ -88,6 +88,10 @@
 // from an outage, the coordinator grants nothing for one TTL if half of the others
 // have not been heard of yet.
 //
+// What the provider itself says is left, in the headers of an answer or by a refusal,
+// lowers what the coordinator grants; and for a replica that goes by its part, that
+// part.
+//
 // Two more bounds are not exact. A call that is larger than the replica's part of a
 // bucket or a window runs when nothing else was used, and a replica always has at
 // least one slot, while it goes by its part. And what a call uses above what it was

@@ -196,6 +196,9 @@ func (l *Lessee) alonePart() float64 {
 // comeBack ends fallBack.
 func (l *Lessee) comeBack() {
 	l.local = false
+	for _, b := range l.dims {
+		b.foreign.takeBack(b.own)
+	}
 	if l.slots != nil {
 		l.slots.comeBack()
 	}

@@ -33,10 +33,11 @@ type Limiter struct {
 
 	recent recent
 
-	own  *mirror // what this replica has spent
-	part float64 // of the quota that it may use, while it is local
-	from int64   // from when on it may use all of its part
-	used float64 // what it may use until then
+	own     *mirror // what this replica has spent
+	foreign foreign // and what is booked there beside that, while the store is down
+	part    float64 // of the quota that it may use, while it is local
+	from    int64   // from when on it may use all of its part
+	used    float64 // what it may use until then
 }
 
 var _ budget.Limiter = (*Limiter)(nil)
@@ -337,10 +338,19 @@ func (b *Limiter) Scale(_ time.Time, share float64) {
 
 // Lower tells that the provider says that no more than left units are left, and
 // that all will be back after reset (0 if that is not known). All replicas hear
-// of it: what each was granted stays.
+// of it: what each was granted stays. One that goes by its part of the quota has no
+// more left than that either.
 func (b *Limiter) Lower(now time.Time, left int64, reset time.Duration) {
 	b.l.at(now)
 	b.left = &Left{Units: max(left, 0), Reset: max(reset, 0)}
+	if b.l.local {
+		b.advance()
+		most := float64(b.left.Units) + float64(b.busy())
+		cell, over := b.own.lower(most, b.left.Reset.Microseconds())
+		if b.cfg.Shape == Window && b.l.cfg.Mode != Static {
+			b.foreign.add(cell, over)
+		}
+	}
 	b.l.spent()
 }
 
@@ -486,6 +496,7 @@ func (b *Limiter) large(cost int64) bool {
 
 // history is all that the replica has spent in the last window, dated late.
 func (b *Limiter) history() (list []dated) {
+	b.foreign.takeBack(b.own)
 	for cell := b.own.oldest(); cell <= b.own.cur; cell++ {
 		if n := *b.own.at(cell); n > 0 {
 			list = append(list, dated{cell * b.own.cell, min((cell+1)*b.own.cell, b.l.now), n})

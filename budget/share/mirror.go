@@ -206,17 +206,18 @@ func (m *mirror) debit(amount int64) {
 }
 
 // lower makes the level no higher than left. What is missing is booked as spent now,
-// or for a window where it will be forgotten after reset.
-func (m *mirror) lower(left float64, reset int64) {
-	over := whole(m.level() - left)
+// or for a window where it will be forgotten after reset: it returns the cell and the
+// amount, for take back.
+func (m *mirror) lower(left float64, reset int64) (cell, over int64) {
+	over = whole(m.level() - left)
 	if over <= 0 || m.shape == Slots {
-		return
+		return 0, 0
 	}
 	at := m.last
 	if m.shape == Window && reset > 0 {
 		at -= max(m.window-reset, 0)
 	}
-	m.spend(at, over)
+	return m.spend(at, over), over
 }
 
 // set changes the limit and the burst in force. A bucket keeps its level, up to
