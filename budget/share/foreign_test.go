@@ -97,3 +97,48 @@ func TestWhatOthersHaveUsedDuringAnOutageIsNotTheReplicas(t *testing.T) {
 		}
 	}
 }
+
+// What the provider said before an outage of the store is taken in afterwards for what it
+// still means then.
+func TestWhatTheProviderSaidLongAgoIsNotNews(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		shape  share.Shape
+		reset  time.Duration
+		passed time.Duration
+		want   float64
+	}{
+		{share.Window, 40 * time.Second, 30 * time.Second, 100},
+		{share.Window, 40 * time.Second, 41 * time.Second, 600},
+		{share.Window, 0, 50 * time.Second, 100},
+		{share.Window, 0, 61 * time.Second, 600},
+		{share.Bucket, 0, 30 * time.Second, 400},
+		{share.Bucket, 0, 61 * time.Second, 600},
+	} {
+		for _, asked := range []bool{false, true} { // after a request that was lost, and before
+			d := newDesk(t, share.Central, share.Dim{Shape: c.shape, Limit: 600})
+			var r *share.Request
+			if !asked {
+				d.waits(1)
+				r = d.asked()
+			}
+			if d.limiter().Lower(d.now, 100, c.reset); asked {
+				r = d.after(share.DefaultIdle).asked()
+			}
+			if r == nil {
+				t.Fatal("no request is due")
+			}
+			d.after(c.passed - 10*time.Second)
+			d.lessee.Failed(d.now, *r)
+			d.waits(0).after(10 * time.Second)
+			for range 3 {
+				d.exchange()
+				d.after(time.Millisecond)
+			}
+			got := d.c.Books(d.now)[0].Level
+			if got < c.want-1 || got > c.want+12 { // a bucket has refilled meanwhile
+				t.Errorf("%v, reset after %v: %v later the level is %v, want %v", c.shape, c.reset, c.passed, got, c.want)
+			}
+		}
+	}
+}

@@ -453,6 +453,9 @@ func (l *Lessee) again(f *flight) Request {
 		for j := range d.Spent {
 			d.Spent[j].Age += more
 		}
+		if i < len(l.dims) {
+			d.Left = l.dims[i].later(d.Left, l.now-f.made)
+		}
 		r.Dims[i] = d
 	}
 	return r

@@ -24,6 +24,7 @@ type Limiter struct {
 	credit int64 // may be taken
 	missed int64 // was asked for and not there, since the last request
 	left   *Left // what the provider said, since then
+	leftAt int64 // when it said so
 	yield  bool  // others that come before need it
 	open   int64 // taken, and not counted by the provider
 	alone  int64 // the part of it that was taken of the replica's part of the quota
@@ -342,7 +343,7 @@ func (b *Limiter) Scale(_ time.Time, share float64) {
 // more left than that either.
 func (b *Limiter) Lower(now time.Time, left int64, reset time.Duration) {
 	b.l.at(now)
-	b.left = &Left{Units: max(left, 0), Reset: max(reset, 0)}
+	b.left, b.leftAt = &Left{Units: max(left, 0), Reset: max(reset, 0)}, b.l.now
 	if b.l.local {
 		b.advance()
 		most := float64(b.left.Units) + float64(b.busy())
@@ -352,6 +353,27 @@ func (b *Limiter) Lower(now time.Time, left int64, reset time.Duration) {
 		}
 	}
 	b.l.spent()
+}
+
+// later is what a provider's word means some time after it was given; nil is nothing any
+// more. Of a window all is back after the reset, or the window's length; a bucket
+// refills.
+func (b *Limiter) later(left *Left, age int64) *Left {
+	if left == nil || age <= 0 {
+		return left
+	}
+	l := *left
+	if b.cfg.Shape == Bucket {
+		refilled := float64(min(b.limit, b.whole)) * float64(age) / float64(b.own.window)
+		l.Units = satAdd(l.Units, int64(min(refilled, 1<<62)))
+		return &l
+	}
+	known := l.Reset > 0
+	if l.Reset -= micros(age); known && l.Reset <= 0 || age >= b.own.window {
+		return nil
+	}
+	l.Reset = max(l.Reset, 0)
+	return &l
 }
 
 // Emptied is Lower for a bucket whose provider has refused a call, because no more
@@ -450,7 +472,7 @@ func (b *Limiter) ask(d *DimReport, waits bool, next, backlog int64, idle bool) 
 	}
 	b.spends, b.refunds = b.spends[:0], b.refunds[:0]
 	missed := b.missed
-	d.Limit, d.Share, d.Left = b.limit, b.share, b.left
+	d.Limit, d.Share, d.Left = b.limit, b.share, b.later(b.left, now-b.leftAt)
 	b.left, b.missed = nil, 0
 	if l.local {
 		d.Has = b.open
