@@ -74,6 +74,38 @@ func TestAReplicaThatHasNotHeardOfAllTakesNoMoreThanItsPart(t *testing.T) {
 	}
 }
 
+// A coordinator that has lost its state knows of few replicas at first. One whose store
+// goes down again meanwhile goes on with its part of as many as it knew of before.
+func TestAReplicaKnowsOfOthersThatANewCoordinatorHasNotHeardOf(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, share.Central, share.Dim{Shape: share.Bucket, Limit: 6000})
+	for _, name := range []string{"b", "c", "d"} {
+		d.do(d.request(name))
+	}
+	d.waits(40).exchange()
+	d.waits(0)
+	if n := d.lessee.Replicas(); n != 4 {
+		t.Fatalf("it knows of %d replicas, want 4", n)
+	}
+	c, err := share.NewCoordinator(share.CoordinatorConfig{Dims: d.dims, Epoch: 2, Learn: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.c = c
+	for range 3 * int(share.DefaultTTL/time.Second) {
+		d.after(time.Second).exchange()
+		if n := d.lessee.Replicas(); n != 4 {
+			t.Fatalf("it goes by %d replicas, when others may not have been heard of yet", n)
+		}
+	}
+	for range 3 * int(share.DefaultTTL/time.Second) {
+		d.after(time.Second).exchange()
+	}
+	if n := d.lessee.Replicas(); n != 1 {
+		t.Errorf("it goes by %d replicas, long after all must have been heard of; want 1", n)
+	}
+}
+
 // A coordinator that is new, and hears first of a replica that has gone by its part, waits
 // for the others that there must be.
 func TestWhoWasNeverHeardOfMayHaveGoneAloneToo(t *testing.T) {
