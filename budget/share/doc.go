@@ -73,7 +73,8 @@
 // ones ask for each call. [Static] ones have 1/R of the quota each and only say that
 // they are there; when a replica joins it waits until all others have heard of
 // it and, where a window remembers what they have used, until that is forgotten, so
-// that the parts never add up to more than the whole.
+// that the parts never add up to more than the whole. Where they have no store, the
+// program is told how many there are, and tells them ([Lessee.SetReplicas]).
 //
 // # When the coordinator does not answer
 //

@@ -125,6 +125,29 @@ func (l *Lessee) Slots() *SlotLimiter { return l.slots }
 // Replicas is how many replicas there are, as far as is known; 0 if it is not.
 func (l *Lessee) Replicas() int { return l.replicas }
 
+// SetReplicas tells a lessee that is Alone that there is another number of replicas now,
+// at least 1; it does nothing for others, which the coordinator tells. A smaller part
+// is in force at once. A larger one of a window is when that has forgotten what those
+// used that are gone.
+func (l *Lessee) SetReplicas(now time.Time, n int) {
+	l.at(now)
+	if !l.cfg.Alone || n < 1 {
+		return
+	}
+	l.replicas, l.cfg.Replicas = n, n
+	part := 1 / float64(n)
+	for _, b := range l.dims {
+		b.advance()
+		if b.cfg.Shape == Window && part > b.part {
+			b.used, b.from = b.own.limit, l.now+b.own.window+b.own.cell
+		}
+		b.setPart(part)
+	}
+	if l.slots != nil {
+		l.slots.setPart(part)
+	}
+}
+
 // Local reports whether the lessee goes by its part of the quota: it is static,
 // or the store is down.
 func (l *Lessee) Local() bool { return l.local }

@@ -83,10 +83,14 @@ func (b *Limiter) Fits(now time.Time, cost int64) (bool, time.Time) {
 	if free+slack >= need {
 		return true, time.Time{}
 	}
+	at := b.turns()
 	if wait, ok := b.own.wait(need + float64(busy)); ok {
-		return false, b.l.time(b.l.now + wait)
+		at = min(at, b.l.now+wait)
 	}
-	return false, time.Time{}
+	if at == never {
+		return false, time.Time{}
+	}
+	return false, b.l.time(at)
 }
 
 // busy is what is in flight and will count against the replica's part.

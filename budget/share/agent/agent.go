@@ -53,6 +53,7 @@ type Config struct {
 	// another one for every gate that shares a quota. Defaults to a random one.
 	Replica string
 	// Replicas is how many gates share the quota at least, whatever a store has said.
+	// Without a store it is how many there are; Sharing.SetReplicas changes it.
 	Replicas int
 	// Stock is for how long the credit of a leased replica lasts. Defaults to
 	// share.DefaultStock.
@@ -66,6 +67,12 @@ type Config struct {
 type Sharing struct {
 	cfg     Config
 	metrics *metrics
+
+	mu sync.Mutex
+	// mu guards what follows, of a Sharing without a store. It is not held under a
+	// gate's lock.
+	replicas int
+	gates    map[*agent]struct{} // that have been started, and not closed
 }
 
 var _ budget.Sharing = (*Sharing)(nil)
@@ -84,7 +91,7 @@ func New(cfg Config) (*Sharing, error) {
 	case cfg.Open == nil && (cfg.Mode != share.Static || cfg.Replicas < 1):
 		return nil, fmt.Errorf("agent: Config.Open is nil with Mode %v and %d Replicas, want static and at least 1", cfg.Mode, cfg.Replicas)
 	}
-	s := &Sharing{cfg: cfg}
+	s := &Sharing{cfg: cfg, replicas: cfg.Replicas, gates: make(map[*agent]struct{})}
 	// The rest is what a lessee checks.
 	if _, err := s.lessee([]share.Dim{{}}, nil); err != nil {
 		if problem, ok := strings.CutPrefix(err.Error(), "share: LesseeConfig."); ok { // the fields have the same names
@@ -97,6 +104,46 @@ func New(cfg Config) (*Sharing, error) {
 		return nil, fmt.Errorf("agent: Config.Registerer: %w", err)
 	}
 	return s, nil
+}
+
+// SetReplicas changes Config.Replicas of a Sharing without a store, while gates work: each
+// goes on with another part of the quota. Nobody but the caller knows when replicas come
+// and go. So that all together never use more than the whole, tell each of more of them
+// one of the provider's windows before they come, and of fewer when they are gone: then a
+// gate waits by itself until a window has forgotten what those used. It returns an error if
+// n is less than 1, and where there is a store, which knows how many there are.
+func (s *Sharing) SetReplicas(n int) error {
+	switch {
+	case n < 1:
+		return fmt.Errorf("agent: SetReplicas: n is %d, must be at least 1", n)
+	case s.cfg.Open != nil:
+		return fmt.Errorf("agent: SetReplicas: n is %d, but there is a store, which knows how many replicas there are", n)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.replicas = n
+	for a := range s.gates {
+		a.setReplicas(n)
+	}
+	return nil
+}
+
+func (a *agent) setReplicas(n int) {
+	a.host.Update(func(now time.Time, _ *budget.Demand) { a.lessee.SetReplicas(now, n) })
+}
+
+// started takes note of a gate that has no store, and ended of its end.
+func (s *Sharing) started(a *agent) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gates[a] = struct{}{}
+	a.setReplicas(s.replicas) // it may have changed since the gate joined
+}
+
+func (s *Sharing) ended(a *agent) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.gates, a)
 }
 
 // lessee makes the replica's side of a quota.
@@ -138,7 +185,7 @@ func (s *Sharing) Join(q budget.SharedQuota) (budget.Shared, error) {
 		return nil, errors.New("agent: there is nothing to share: no limits, and Config.OwnSlots is set")
 	}
 	a := &agent{
-		cfg: s.cfg, name: q.Name, wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
+		sharing: s, cfg: s.cfg, name: q.Name, wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
 		metrics: s.metrics.of(q.Name),
 	}
 	var err error
@@ -159,6 +206,7 @@ func (s *Sharing) Join(q budget.SharedQuota) (budget.Shared, error) {
 
 // agent drives the lessee of one gate.
 type agent struct {
+	sharing  *Sharing
 	cfg      Config
 	name     string
 	lessee   *share.Lessee // used under the gate's lock
@@ -201,6 +249,7 @@ func (a *agent) Slots() budget.SlotLender {
 func (a *agent) Start(h budget.Host) {
 	a.host = h
 	if a.store == nil {
+		a.sharing.started(a)
 		close(a.done)
 		return
 	}
@@ -215,6 +264,7 @@ func (a *agent) Close(ctx context.Context) error {
 	}
 	a.leave.Do(func() {
 		a.host.Update(func(time.Time, *budget.Demand) { a.lessee.Leave() })
+		a.sharing.ended(a)
 		close(a.closing)
 	})
 	select {

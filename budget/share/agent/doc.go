@@ -4,4 +4,7 @@
 // itself never waits for a store.
 //
 // [Memory] is such a store for the gates of one program, and for tests.
+//
+// A [Sharing] in static mode needs none: each gate has its part of the quota and of the
+// slots, by Config.Replicas, and [Sharing.SetReplicas] tells when there are others.
 package agent
