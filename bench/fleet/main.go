@@ -71,9 +71,11 @@ func (o *options) simulate(stdout, stderr io.Writer) error {
 		}
 		took := time.Since(began)
 		fmt.Fprintf(stderr, "\r%-8v %d calls, %d events in %v%s\n", m, len(log.Calls), log.Events, took.Round(10*time.Millisecond), "          ")
-		results = append(results, result{
-			Config: log.Config, Metrics: fleet.Measure(log), Events: log.Events, Seconds: took.Seconds(), series: fleet.Series(log),
-		})
+		r := result{Config: log.Config, Metrics: fleet.Measure(log), Events: log.Events, Seconds: took.Seconds()}
+		if o.plot != "" {
+			r.series = fleet.Series(log)
+		}
+		results = append(results, r)
 	}
 	write := writeTable
 	if o.json {

@@ -93,7 +93,10 @@ func TestThePlotIsWrittenAsAVectorAndAsAPicture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"leased", "alone", "429s in a second", "Upright lines"} {
+	for _, want := range []string{
+		"leased", "alone", "429s in a second", "Upright lines", "of G*", "overshoot", "p50", "p99", "trips per call",
+		"over users", "over replicas", "Jain over homes", "settled after +1@30s",
+	} {
 		if !bytes.Contains(svg, []byte(want)) {
 			t.Errorf("no %q in the SVG", want)
 		}

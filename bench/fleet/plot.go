@@ -19,7 +19,8 @@ const (
 	plotHead   = vg.Length(40)
 	plotPanel  = vg.Length(220)
 	plotGap    = vg.Length(16)
-	plotTitle  = vg.Length(30)
+	plotTitle  = vg.Length(21)
+	plotLine   = vg.Length(9)
 	plotLabel  = vg.Length(12)
 	plotStrip  = vg.Length(48)
 	plotSpace  = vg.Length(6)
@@ -32,28 +33,49 @@ type strip struct {
 	tint  color.Color
 	of    func(s *fleet.Sample) float64
 	full  float64 // where a dashed line is drawn; 0 is nowhere
+	low   bool    // of values that fall together the smallest is shown
 }
 
 var strips = []strip{
-	{"calls that wait", color.NRGBA{0x8a, 0x7d, 0xb8, 0xff}, func(s *fleet.Sample) float64 { return float64(s.Waiting) }, 0},
-	{"calls in flight", color.NRGBA{0x2f, 0x6f, 0x9f, 0xff}, func(s *fleet.Sample) float64 { return float64(s.Flying) }, 0},
-	{"tokens let in, over the quota's mean rate", color.NRGBA{0x4f, 0x8f, 0x6b, 0xff}, func(s *fleet.Sample) float64 { return s.Let }, 1},
-	{"429s in a second", color.NRGBA{0xb3, 0x37, 0x2b, 0xff}, func(s *fleet.Sample) float64 { return float64(s.Refused) }, 0},
-	{"requests to the store in a second", color.NRGBA{0xb8, 0x8a, 0x4f, 0xff}, func(s *fleet.Sample) float64 { return float64(s.Trips) }, 0},
+	{"calls that wait", color.NRGBA{0x8a, 0x7d, 0xb8, 0xff}, func(s *fleet.Sample) float64 { return float64(s.Waiting) }, 0, false},
+	{"p50 of the waits of calls that were sent in a second, in s", color.NRGBA{0x8a, 0x7d, 0xb8, 0xff}, func(s *fleet.Sample) float64 { return s.WaitP50 }, 0, false},
+	{"p99 of these", color.NRGBA{0x8a, 0x7d, 0xb8, 0xff}, func(s *fleet.Sample) float64 { return s.WaitP99 }, 0, false},
+	{"calls in flight", color.NRGBA{0x2f, 0x6f, 0x9f, 0xff}, func(s *fleet.Sample) float64 { return float64(s.Flying) }, 0, false},
+	{"tokens let in, over the quota's mean rate", color.NRGBA{0x4f, 0x8f, 0x6b, 0xff}, func(s *fleet.Sample) float64 { return s.Let }, 1, false},
+	{"Jain over homes of what ten seconds gave", color.NRGBA{0x4f, 0x8f, 0x6b, 0xff}, func(s *fleet.Sample) float64 { return s.Jain }, 1, true},
+	{"429s in a second", color.NRGBA{0xb3, 0x37, 0x2b, 0xff}, func(s *fleet.Sample) float64 { return float64(s.Refused) }, 0, false},
+	{"requests to the store in a second", color.NRGBA{0xb8, 0x8a, 0x4f, 0xff}, func(s *fleet.Sample) float64 { return float64(s.Trips) }, 0, false},
 }
 
 // writePlots writes name.svg and name.png.
 func writePlots(name string, results []result) error {
-	width, height := plotSize(len(results))
+	width, height := plotSize(results)
 	return picture.Write(name, width, height, func(p picture.Pen) { drawAll(pen{p}, width, results) })
 }
 
 // plotSize is at least so wide that the title fits.
-func plotSize(modes int) (width, height vg.Length) {
-	n := vg.Length(max(modes, 2))
+func plotSize(results []result) (width, height vg.Length) {
+	n := vg.Length(max(len(results), 2))
 	width = 2*plotMargin + n*plotPanel + (n-1)*plotGap
-	height = 2*plotMargin + plotHead + plotTitle + vg.Length(len(strips))*(plotLabel+plotStrip+plotSpace) + plotAxis
+	height = 2*plotMargin + plotHead + titleOf(&results[0]) + vg.Length(len(strips))*(plotLabel+plotStrip+plotSpace) + plotAxis
 	return width, height
+}
+
+// titleOf is the room for a mode's name and figures.
+func titleOf(r *result) vg.Length { return plotTitle + vg.Length(len(figures(r)))*plotLine }
+
+// figures are those of the table, in lines.
+func figures(r *result) []string {
+	m := &r.Metrics
+	lines := []string{
+		fmt.Sprintf("goodput %.3f of G*, %s 429, max use %.3f, overshoot %.3f", m.Goodput, percent(m.Throttled), m.MaxUse, m.Overshoot),
+		fmt.Sprintf("wait %s in the mean, p50 %s, p99 %s, %.2f trips per call", seconds(m.WaitMean), seconds(m.WaitP50), seconds(m.WaitP99), m.TripsPerCall),
+		fmt.Sprintf("Jain %.3f over users, %.3f over replicas, %.3f over those that wait", m.JainUsers, m.JainReplicas, m.JainWaiting),
+	}
+	for i, ch := range r.Config.Changes {
+		lines = append(lines, changeTitle(ch)+": "+settledIn(m.Settled[i]))
+	}
+	return lines
 }
 
 // pen draws modes.
@@ -95,11 +117,11 @@ func scales(results []result) (most []float64) {
 
 // panel draws one mode with its upper left corner at x, y.
 func (p pen) panel(x, y vg.Length, r *result, most []float64) {
-	m := &r.Metrics
 	p.Text(x, y+10, 11, plotPanel, picture.Ink, draw.XLeft, r.Config.Mode.String())
-	p.Text(x, y+22, 7, plotPanel, picture.Soft, draw.XLeft, fmt.Sprintf("goodput %.3f of G*, %s 429, mean wait %s, %.2f trips per call, max use %.3f",
-		m.Goodput, percent(m.Throttled), seconds(m.WaitMean), m.TripsPerCall, m.MaxUse))
-	y += plotTitle
+	for i, line := range figures(r) {
+		p.Text(x, y+22+vg.Length(i)*plotLine, 7, plotPanel, picture.Soft, draw.XLeft, line)
+	}
+	y += titleOf(r)
 	for i, s := range strips {
 		top := y + plotLabel
 		peak := 0.0
@@ -126,7 +148,7 @@ func (p pen) panel(x, y vg.Length, r *result, most []float64) {
 }
 
 // mostSteps is how many values a strip shows: where there are more, the largest of
-// those that fall together.
+// those that fall together, or the smallest.
 const mostSteps = 600
 
 // steps draws the values of a strip.
@@ -138,9 +160,13 @@ func (p pen) steps(x, top vg.Length, r *result, s strip, most float64) {
 	each := (len(r.series) + mostSteps - 1) / mostSteps
 	points := []vg.Point{{X: x, Y: base}}
 	for from := 0; from < len(r.series); from += each {
-		to, v := min(from+each, len(r.series)), 0.0
-		for k := from; k < to; k++ {
-			v = max(v, s.of(&r.series[k]))
+		to, v := min(from+each, len(r.series)), s.of(&r.series[from])
+		for k := from + 1; k < to; k++ {
+			if x := s.of(&r.series[k]); s.low {
+				v = min(v, x)
+			} else {
+				v = max(v, x)
+			}
 		}
 		high := base - plotStrip*vg.Length(v/most)
 		at := func(k int) vg.Length { return x + plotPanel*vg.Length(k)/vg.Length(len(r.series)) }

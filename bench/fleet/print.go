@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/headgate-go/headgate/bench/internal/fleet"
 )
 
 // column is one figure of the table.
@@ -56,16 +58,7 @@ func writeTable(w io.Writer, results []result) error {
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	list := columns
 	for i, ch := range c.Changes {
-		title := fmt.Sprintf("settled after -%d@%v", ch.Kill, ch.At)
-		if ch.Join > 0 {
-			title = fmt.Sprintf("settled after +%d@%v", ch.Join, ch.At)
-		}
-		list = append(list[:len(list):len(list)], column{title, func(r *result) string {
-			if s := r.Metrics.Settled[i]; s >= 0 {
-				return seconds(s)
-			}
-			return "not"
-		}})
+		list = append(list[:len(list):len(list)], column{changeTitle(ch), func(r *result) string { return settledIn(r.Metrics.Settled[i]) }})
 	}
 	for _, c := range list {
 		fmt.Fprintf(t, "%s\t", c.title)
@@ -83,6 +76,22 @@ func writeTable(w io.Writer, results []result) error {
 	b.WriteString(legend)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// changeTitle is what a fleet has settled after.
+func changeTitle(ch fleet.Change) string {
+	if ch.Join > 0 {
+		return fmt.Sprintf("settled after +%d@%v", ch.Join, ch.At)
+	}
+	return fmt.Sprintf("settled after -%d@%v", ch.Kill, ch.At)
+}
+
+// settledIn is after how long it has.
+func settledIn(s float64) string {
+	if s < 0 {
+		return "not"
+	}
+	return seconds(s)
 }
 
 // seconds writes a time: short ones in ms.

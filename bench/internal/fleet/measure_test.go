@@ -210,10 +210,29 @@ func TestTheSeriesShowsWhatHappenedInEverySecond(t *testing.T) {
 	)
 	l.Trips[4], l.Refusals[5] = 7, 2
 	want := []Sample{
-		{At: 1, Waiting: 1}, {At: 2, Waiting: 2}, {At: 3, Waiting: 1, Flying: 1}, {At: 4, Waiting: 1, Flying: 1, Let: 10},
-		{At: 5, Waiting: 1, Trips: 7}, {At: 6, Waiting: 1, Refused: 2},
+		{At: 1, Waiting: 1}, {At: 2, Waiting: 2}, {At: 3, Waiting: 1, Flying: 1, WaitP50: 2, WaitP99: 2}, {At: 4, Waiting: 1, Flying: 1, Let: 10},
+		{At: 5, Waiting: 1, Trips: 7, Jain: 1}, {At: 6, Waiting: 1, Refused: 2, Jain: 1},
+	}
+	for i := range 4 { // one of two homes that want something has got all
+		want[i].Jain = 0.5
 	}
 	if got := Series(l); !slices.Equal(got, want) {
 		t.Errorf("%+v\nwant %+v", got, want)
+	}
+}
+
+func TestTheSeriesHasTheWaitsOfTheCallsThatWereSent(t *testing.T) {
+	t.Parallel()
+	gaveUp := served(1, 0, 4*sec, 100)
+	gaveUp.Outcome, gaveUp.Counted = Failed, -1
+	l := written(t, 10*sec, served(0, 3*sec, 1*sec, 100), served(0, 2*sec, 2*sec, 100), served(1, 1*sec, 3*sec, 100), gaveUp)
+	for i, s := range Series(l) {
+		p50, p99 := 0.0, 0.0
+		if i == 4 {
+			p50, p99 = 2, 3
+		}
+		if s.WaitP50 != p50 || s.WaitP99 != p99 {
+			t.Errorf("second %d: p50 %v and p99 %v, want %v and %v", i, s.WaitP50, s.WaitP99, p50, p99)
+		}
 	}
 }

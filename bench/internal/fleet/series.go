@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Sample is one instant of a run, a second after the one before.
 type Sample struct {
@@ -15,6 +18,12 @@ type Sample struct {
 	Refused int
 	// Trips is the number of requests that reached the store since then.
 	Trips int
+	// WaitP50 and WaitP99 are the waits, in seconds, of the calls that were sent for good
+	// since then; 0 if none was.
+	WaitP50, WaitP99 float64
+	// Jain is the index over homes by which a fleet has converged, of what they got since
+	// then and in the nine seconds to come.
+	Jain float64
 }
 
 // Series samples a run every second.
@@ -33,6 +42,7 @@ func Series(l *Log) []Sample {
 	}
 	waiting := func(s *Sample) *int { return &s.Waiting }
 	flying := func(s *Sample) *int { return &s.Flying }
+	waits := make([][]time.Duration, n)
 	second := float64(l.Config.TokensPerMinute()) / minute.Seconds()
 	for i := range l.Calls {
 		r := &l.Calls[i]
@@ -44,13 +54,23 @@ func Series(l *Log) []Sample {
 		default:
 			step(waiting, r.Asked, r.Started)
 			step(flying, r.Started, r.Ended)
+			if r.Outcome != Failed && r.Outcome != Expired {
+				waits[at(r.Started)] = append(waits[at(r.Started)], r.Started-r.Asked)
+			}
 		}
 		if r.Counted >= 0 {
 			list[at(r.Counted)].Let += float64(r.Tokens) / second
 		}
 	}
+	b, backlog := newBins(l), make([]float64, l.Config.Replicas)
 	for i := range list {
 		s := &list[i]
+		if w := waits[i]; len(w) > 0 {
+			slices.Sort(w)
+			s.WaitP50, s.WaitP99 = quantile(w, 0.5), quantile(w, 0.99)
+		}
+		s.Jain, _, _ = b.fairness(i, backlog)
+		b.pass(i, backlog)
 		s.At = float64(i + 1)
 		s.Refused, s.Trips = int(l.Refusals[i]), int(l.Trips[i])
 		if i > 0 {

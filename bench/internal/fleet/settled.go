@@ -94,9 +94,7 @@ func (b *bins) settledAfter(from, end int) float64 {
 				return float64(t - settledSteps + 1 - from)
 			}
 		}
-		for h := range backlog {
-			backlog[h] += b.ask[t][h] - b.out[t][h]
-		}
+		b.pass(t, backlog)
 	}
 	return -1
 }
@@ -104,9 +102,21 @@ func (b *bins) settledAfter(from, end int) float64 {
 // converged looks at the time from a second on; backlog is what was asked for before
 // it.
 func (b *bins) converged(t int, backlog []float64) bool {
+	fair, demand, served := b.fairness(t, backlog)
+	return served >= min(demand, b.supply(t))-settledSlack*b.usual() && fair >= settledJain
+}
+
+// usual is the quota's part of settledOver.
+func (b *bins) usual() float64 {
+	return float64(b.cfg.TokensPerMinute()) * settledOver / minute.Seconds()
+}
+
+// fairness is Jain's index over homes of what they get from a second on, over their
+// max-min fair shares; 1 where hardly anything is let in. demand is what is asked for
+// then, with the backlog, and served what is let in.
+func (b *bins) fairness(t int, backlog []float64) (fair, demand, served float64) {
 	asked, got := append([]float64(nil), backlog...), make([]float64, len(backlog))
-	var demand, served float64
-	for s := t; s < t+settledOver; s++ {
+	for s := t; s < min(t+settledOver, len(b.all)); s++ {
 		for h := range got {
 			asked[h] += b.ask[s][h]
 			got[h] += b.got[s][h]
@@ -116,11 +126,17 @@ func (b *bins) converged(t int, backlog []float64) bool {
 	for _, a := range asked {
 		demand += a
 	}
-	usual := float64(b.cfg.TokensPerMinute()) * settledOver / minute.Seconds()
-	if served < min(demand, b.supply(t))-settledSlack*usual {
-		return false
+	if served < settledSlack*b.usual() {
+		return 1, demand, served
 	}
-	return served < settledSlack*usual || jain(got, maxMin(asked, got)) >= settledJain
+	return jain(got, maxMin(asked, got)), demand, served
+}
+
+// pass adds what happens in a second to the backlog.
+func (b *bins) pass(t int, backlog []float64) {
+	for h := range backlog {
+		backlog[h] += b.ask[t][h] - b.out[t][h]
+	}
 }
 
 // supply is what could be let in from a second on, after what was let in before.
