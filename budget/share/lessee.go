@@ -159,6 +159,23 @@ func (l *Lessee) Failing() bool { return l.failures > 0 }
 // one, which is granted nothing any more.
 func (l *Lessee) Fenced() bool { return l.fenced }
 
+// silence is how long it will take, most likely, until there is something that is not at
+// hand: 0 if the coordinator has answered the last request, for ever if it grants
+// nothing to this replica any more.
+func (l *Lessee) silence() int64 {
+	switch {
+	case l.fenced:
+		return never / 4
+	case l.flight == nil || l.failures == 0 && l.now-l.flight.first < firstRetry:
+		return 0
+	}
+	wait := max(l.now-l.flight.first, 1)
+	if l.replicas > 0 && l.cfg.Fallback > 0 {
+		wait = min(wait, max(l.expires-l.now, 1))
+	}
+	return wait
+}
+
 // at brings the lessee up to now, which never runs backwards.
 func (l *Lessee) at(now time.Time) int64 {
 	if l.base.IsZero() {

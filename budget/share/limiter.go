@@ -283,7 +283,8 @@ func (b *Limiter) Level(now time.Time) int64 {
 // Forecast is how long it takes, most likely, until so many units may have been taken.
 // What is not at hand is a round trip away, which counts as nothing, unless the
 // coordinator has just refused it: then it takes as long as the replica's part of the
-// quota needs. It asks for nothing.
+// quota needs. While the coordinator does not answer, it will take as long again as it has
+// been so, or until the replica goes by its part. It asks for nothing.
 func (b *Limiter) Forecast(now time.Time, units int64) time.Duration {
 	l := b.l
 	l.at(now)
@@ -295,7 +296,13 @@ func (b *Limiter) Forecast(now time.Time, units int64) time.Duration {
 		return 0
 	}
 	short := float64(units - b.credit)
-	if short <= 0 || l.askAt == 0 || l.now > l.askAt+refused {
+	if short <= 0 {
+		return 0
+	}
+	if silence := l.silence(); silence > 0 {
+		return micros(silence)
+	}
+	if l.askAt == 0 || l.now > l.askAt+refused {
 		return 0
 	}
 	limit := b.share * float64(min(b.limit, b.whole)) / float64(max(l.replicas, 1))

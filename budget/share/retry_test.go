@@ -132,3 +132,39 @@ func TestWhoWasNeverHeardOfMayHaveGoneAloneToo(t *testing.T) {
 		}
 	}
 }
+
+// What a replica that is cut off lacks may come as late again as the silence has lasted, but
+// no later than it goes by its part; what it still has is at hand.
+func TestAForecastBeforeAReplicaGoesByItsPart(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, share.Central, minute(600))
+	d.waits(60).exchange()
+	d.waits(0)
+	if got := d.limiter().Forecast(d.now, 61); got != 0 {
+		t.Errorf("61 are forecast in %v, want none: it is a round trip", got)
+	}
+	if d.waits(70).asked() == nil {
+		t.Fatal("it does not ask for more")
+	}
+	for _, c := range []struct {
+		passed time.Duration
+		want   time.Duration
+	}{{50 * time.Millisecond, 0}, {time.Second, time.Second}, {4 * time.Second, 900 * time.Millisecond}} {
+		now := d.now.Add(c.passed)
+		if got := d.limiter().Forecast(now, 60); got != 0 {
+			t.Errorf("after %v: what is at hand is forecast in %v", c.passed, got)
+		}
+		if got := d.limiter().Forecast(now, 61); got != c.want {
+			t.Errorf("after %v without an answer what is not is forecast in %v, want %v", c.passed, got, c.want)
+		}
+	}
+	// Another one takes its name.
+	other := newDesk(t, share.Central, minute(600))
+	second := other.request("a")
+	second.Epoch = 9
+	other.do(second)
+	other.waits(10).exchange()
+	if !other.lessee.Fenced() || other.limiter().Forecast(other.now, 1) < time.Hour {
+		t.Errorf("fenced %v, and 1 is forecast in %v", other.lessee.Fenced(), other.limiter().Forecast(other.now, 1))
+	}
+}

@@ -37,6 +37,16 @@ func (s *SlotLimiter) Fits(now time.Time, slots int64) bool {
 	return false
 }
 
+// Forecast is how long it takes, most likely, until so many slots may be in use, as far
+// as that is the coordinator's doing; see [Limiter.Forecast].
+func (s *SlotLimiter) Forecast(now time.Time, slots int64) time.Duration {
+	s.l.at(now)
+	if s.l.local || s.wide(slots) <= s.has-s.used {
+		return 0
+	}
+	return micros(s.l.silence())
+}
+
 // Use implements [budget.SlotLender].
 func (s *SlotLimiter) Use(now time.Time, slots int64) {
 	s.l.at(now)

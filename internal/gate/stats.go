@@ -91,6 +91,9 @@ func (c *Core) ExpectedWait(now time.Time, slots int32, costs []int64) time.Dura
 	if over := float64(c.waitSlot + int64(slots) - free); over > 0 && (inUse > 0 || lent) {
 		wait = max(wait, over/float64(c.eff)*c.holdTime)
 	}
+	if f, ok := c.cfg.Lender.(forecaster); ok {
+		wait = max(wait, float64(f.Forecast(now, c.waitSlot+int64(slots))))
+	}
 	for i := range c.dims {
 		d := &c.dims[i]
 		if i >= len(costs) || costs[i] <= 0 {
@@ -116,7 +119,7 @@ func (c *Core) ExpectedWait(now time.Time, slots int32, costs []int64) time.Dura
 }
 
 // forecaster is a limiter that knows better than its level and its limit tell how
-// long it takes until so many units may have been taken.
+// long it takes until so many units may have been taken; or a lender of slots.
 type forecaster interface {
 	Forecast(now time.Time, units int64) time.Duration
 }

@@ -87,3 +87,47 @@ func TestAForecastKnowsThatOthersHaveAllSlots(t *testing.T) {
 		permit.End(usage.Usage{})
 	})
 }
+
+// While the store does not answer, a forecast says that nobody knows when it will; where
+// the gate then goes by its part of the quota, it is that which counts.
+func TestAForecastKnowsThatTheStoreIsDown(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fallback float64
+		profile  ratelimited.Profile
+		early    bool // it never answered
+	}{
+		"units":                 {-1, tokens(6000, true), false},
+		"units, from the start": {-1, tokens(6000, false), true},
+		"slots":                 {-1, ratelimited.Profile{}, false},
+		"slots, from the start": {-1, ratelimited.Profile{}, true},
+		"units, its part":       {0, tokens(6000, true), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := open(share.CoordinatorConfig{})
+				store.SetDown(c.early)
+				g := join(t, agent.Config{Open: store.Open, Fallback: c.fallback}, ratelimited.Config{Slots: 4, Profile: c.profile})
+				time.Sleep(10 * time.Second)
+				if got := g.ExpectedWait(call(100)); !c.early && got != 0 {
+					t.Errorf("a wait of %v is forecast while the store answers", got)
+				}
+				store.SetDown(true)
+				time.Sleep(30 * time.Second)
+				switch got := g.ExpectedWait(call(100)); {
+				case c.fallback == 0 && got != 0: // much has come together by now
+					t.Errorf("a wait of %v is forecast for what is its own part", got)
+				case c.fallback < 0 && (got < 15*time.Second || got > 45*time.Second):
+					t.Errorf("a wait of %v is forecast when the store has been down for 30 s", got)
+				}
+				store.SetDown(false)
+				time.Sleep(20 * time.Second)
+				if got := g.ExpectedWait(call(100)); got != 0 {
+					t.Errorf("a wait of %v is forecast when the store answers again", got)
+				}
+				end(t, g)
+			})
+		})
+	}
+}
