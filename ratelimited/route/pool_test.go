@@ -357,6 +357,7 @@ func TestMaxWaitBoundsAllRoutesTogether(t *testing.T) {
 				if c.ctx != nil {
 					ctx = c.ctx(ctx)
 				}
+				time.Sleep(time.Hour) // however old the pool is
 				start := time.Now()
 				err := call(ctx, p)
 				if !errors.Is(err, ratelimited.ErrWait) {
