@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/budget"
+	"github.com/headgate-go/headgate/budget/quota/internal/unasked"
 	"github.com/headgate-go/headgate/usage"
 )
 
@@ -180,11 +181,28 @@ func (e *Enforcer) ask(ctx context.Context, who asker, do func(context.Context) 
 	}
 	a := e.breaker.ask(who)
 	if !a.ok {
+		e.outage.note(ctx, errNotAsked)
 		return errNotAsked
 	}
+	err := e.asked(ctx, a, do)
+	if err != errUnasked {
+		e.outage.note(ctx, err)
+		return err
+	}
+	return nil
+}
+
+// errUnasked says that an operation was done, and that the store was not asked for it.
+var errUnasked = errors.New("quota: the store was not asked")
+
+// asked does an operation that the breaker let through, and tells it how it ended.
+func (e *Enforcer) asked(ctx context.Context, a asked, do func(context.Context) error) error {
 	err := fmt.Errorf("%w: it panicked", ErrUnavailable)
 	defer func() { e.breaker.ended(ctx, a, err) }()
-	err = e.within(ctx, do)
+	told := unasked.In(ctx)
+	if err = e.within(told, do); err == nil && told.Said() {
+		err = errUnasked
+	}
 	return err
 }
 

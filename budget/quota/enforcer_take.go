@@ -60,13 +60,13 @@ func (a *asking) take(ctx context.Context, note Note) (taken, *Denial, error) {
 func (e *Enforcer) reserve(ctx context.Context, r Reserve) (res Reserved, err error) {
 	if e.local {
 		res, err = e.cfg.Ledger.Reserve(ctx, r)
-	} else {
-		err = e.ask(ctx, caller, func(ctx context.Context) (err error) {
-			res, err = e.cfg.Ledger.Reserve(ctx, r)
-			return err
-		})
+		e.outage.note(ctx, err)
+		return res, err
 	}
-	e.outage.note(ctx, err)
+	err = e.ask(ctx, caller, func(ctx context.Context) (err error) {
+		res, err = e.cfg.Ledger.Reserve(ctx, r)
+		return err
+	})
 	return res, err
 }
 

@@ -79,6 +79,7 @@ func (b *breaker) ended(ctx context.Context, a asked, err error) {
 		b.trying = false
 	}
 	switch {
+	case err == errUnasked: // which says nothing about the store: if it was to try it, the next one is
 	case err != nil && ctx.Err() != nil:
 	case !errors.Is(err, ErrUnavailable):
 		b.failures, b.pause = 0, 0

@@ -137,13 +137,13 @@ func (l *later) make(ctx context.Context, who asker, op *operation) error {
 			defer func() { op.settle.Room = nil; l.e.scratch.Put(room) }()
 		}
 		result, err = l.tell(context.Background(), op)
+		l.e.outage.note(ctx, err)
 	} else {
 		err = l.e.ask(ctx, who, func(ctx context.Context) (err error) {
 			result, err = l.tell(ctx, op)
 			return err
 		})
 	}
-	l.e.outage.note(ctx, err)
 	if op.do == bookClaim && err != nil && op.doubted.IsZero() && !notTold(err) && l.e.booker == nil {
 		op.doubted = time.Now()
 	}

@@ -191,12 +191,10 @@ func (p *keeper) renew(trees map[string][]holder) bool {
 				ids[i] = batch[i].id
 			}
 			var lost []string
-			ctx := context.Background()
-			err := p.e.ask(ctx, aside, func(ctx context.Context) (err error) {
+			err := p.e.ask(context.Background(), aside, func(ctx context.Context) (err error) {
 				lost, err = p.e.cfg.Ledger.Renew(ctx, tree, p.e.cfg.TTL, ids...)
 				return err
 			})
-			p.e.outage.note(ctx, err)
 			if err != nil {
 				ok = false
 				break // the others of the tree will not do better

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/budget/quota"
+	"github.com/headgate-go/headgate/budget/quota/internal/unasked"
 )
 
 // Settle implements [quota.Ledger]. What is leased is settled here, and told to the
@@ -15,7 +16,7 @@ func (l *Ledger) Settle(ctx context.Context, s quota.Settle) (quota.Settled, err
 	if err := l.ready(ctx); err != nil {
 		return quota.Settled{}, err
 	}
-	rec, _ := l.record(s.Tree, s.ID)
+	rec, isBelow := l.record(s.Tree, s.ID)
 	if rec == nil {
 		l.stats.trips.Add(1)
 		return l.next.Settle(ctx, s)
@@ -35,7 +36,11 @@ func (l *Ledger) Settle(ctx context.Context, s quota.Settle) (quota.Settled, err
 	if err != nil {
 		return quota.Settled{}, err
 	}
-	return l.settleRecord(ctx, &s, rec, more, below), nil
+	res, asked := l.settleRecord(ctx, &s, rec, more, below)
+	if !asked && !isBelow && len(moreBelow) == 0 {
+		unasked.Say(ctx)
+	}
+	return res, nil
 }
 
 // record finds a reservation that is served from blocks, and says whether a part of it
@@ -88,19 +93,19 @@ func (r *record) repeats(s *quota.Settle) bool {
 	return r.state == released || r.state == settled && (!s.Adjust || s.Seq <= r.seq)
 }
 
-// settleRecord books what was used.
-func (l *Ledger) settleRecord(ctx context.Context, s *quota.Settle, rec *record, more []quota.Entry, below quota.Settled) quota.Settled {
+// settleRecord books what was used. asked is true if the ledger underneath was told at once.
+func (l *Ledger) settleRecord(ctx context.Context, s *quota.Settle, rec *record, more []quota.Entry, below quota.Settled) (_ quota.Settled, asked bool) {
 	t := l.tree(s.Tree)
 	now := l.now()
 	switch {
 	case rec.state == released:
 		t.mu.Unlock()
-		return quota.Settled{Repeated: true}
+		return quota.Settled{Repeated: true}, false
 	case rec.repeats(s):
 		defer t.mu.Unlock()
 		res := rec.result(s.Room, &below)
 		res.Repeated = true
-		return res
+		return res, false
 	}
 	wasOpen := rec.state == open
 	if wasOpen {
@@ -146,7 +151,7 @@ func (l *Ledger) settleRecord(ctx context.Context, s *quota.Settle, rec *record,
 		c.crossed = nil
 		c.look(now)
 	}
-	return rec.result(s.Room, &below)
+	return rec.result(s.Room, &below), len(sync) > 0
 }
 
 // book replaces what is held, if it still is, or what was booked before, by what was
@@ -260,6 +265,8 @@ func (l *Ledger) Release(ctx context.Context, tree, id string) error {
 		if rec == nil || err != nil && !errors.Is(err, quota.ErrUnknownReservation) {
 			return err
 		}
+	} else {
+		unasked.Say(ctx)
 	}
 	t := l.tree(tree)
 	defer t.mu.Unlock()
@@ -323,6 +330,8 @@ func (l *Ledger) Renew(ctx context.Context, tree string, ttl time.Duration, ids 
 		if err != nil {
 			return nil, err
 		}
+	} else {
+		unasked.Say(ctx)
 	}
 	if len(gone) == 0 {
 		return lost, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate-go/headgate/budget"
 	"github.com/headgate-go/headgate/budget/quota"
+	"github.com/headgate-go/headgate/budget/quota/internal/unasked"
 )
 
 // leases reports whether an entry is served from a block.
@@ -47,6 +48,9 @@ func (l *Ledger) Reserve(ctx context.Context, r quota.Reserve) (quota.Reserved, 
 	case out.repeated:
 		return l.repeat(ctx, &r, out.rec)
 	case out.denied:
+		if out.local && a.below == 0 && r.Exclusive == "" {
+			unasked.Say(ctx)
+		}
 		return l.denied(ctx, &a, out.result)
 	}
 	return l.granted(ctx, &a, out)
@@ -67,6 +71,7 @@ func (l *Ledger) attempt(ctx context.Context, a *attempt) outcome {
 		}
 		t.mu.Unlock()
 		l.stats.local.Add(1)
+		out.local = true
 		return out
 	}
 	w := t.wait(a)
@@ -117,8 +122,11 @@ func (l *Ledger) granted(ctx context.Context, a *attempt, out outcome) (quota.Re
 		t.mu.Unlock()
 		merge(rec, &res, &below)
 	}
-	if out.told || len(out.reached) > 0 {
+	switch {
+	case out.told || len(out.reached) > 0:
 		l.tellCounted(ctx, a, out, &res)
+	case out.local && a.below == 0 && r.Exclusive == "":
+		unasked.Say(ctx)
 	}
 	return res, nil
 }

@@ -85,6 +85,7 @@ type waiter struct {
 // outcome is what came of an attempt.
 type outcome struct {
 	rec      *record
+	local    bool    // the ledger underneath was not asked
 	told     bool    // there are crossings to be told
 	reached  []*pool // those of which a threshold was crossed by what was counted
 	repeated bool
