@@ -61,14 +61,16 @@ func (l *Ledger) reserve(w *encoder, k keys, r *quota.Reserve) {
 			a = appendLimit(a, e)
 			a = w.amount(a, e.Amount)
 			a = w.limit(a, e.Limit)
+		}
+		next = len(a)
+		a = append(a, 0, 0, 0)
+		if !e.Rolling {
 			hard := e.Limit
 			if e.Soft {
 				hard = e.Ceiling
 			}
 			a = w.limit(a, hard)
 		}
-		next = len(a)
-		a = append(a, 0, 0, 0)
 		if thresholds > 0 {
 			a = appendThresholds(append(a, byte(thresholds)), e, thresholds)
 		}

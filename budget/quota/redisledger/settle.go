@@ -10,6 +10,45 @@ import (
 	"github.com/headgate-go/headgate/budget/quota"
 )
 
+// settle writes what a Settle asks. See lua/settle.lua.
+func (l *Ledger) settle(w *encoder, k keys, s *quota.Settle) {
+	adjust := byte(0)
+	if s.Adjust {
+		adjust = 1
+	}
+	a := append(l.head(w.asked), adjust)
+	a = order.AppendUint64(a, uint64(s.Seq))
+	a = order.AppendUint64(a, uint64(s.WriterSeq))
+	counts := len(a)
+	a = append(a, 0, 0, 0, 0)
+	for _, n := range s.Actual {
+		a = w.amount(a, n)
+	}
+	w.asked = a
+	for i := range s.More {
+		e := s.More[i]
+		if e.Kind != quota.Check {
+			e.Kind = quota.Count
+		}
+		w.asked = appendLimit(appendSlot(w.asked, w.entry(&e)), &e)
+		if !e.Rolling {
+			w.span(&e.Spans)
+		}
+	}
+	order.PutUint16(w.asked[counts:], uint16(len(w.keys)))
+	order.PutUint16(w.asked[counts+2:], uint16(len(s.More)))
+	w.key(k.index())
+	w.key(k.reservation(s.ID))
+	if s.Writer != "" {
+		w.key(k.writer(s.Writer))
+	}
+	w.life = strconv.AppendInt(w.life, l.cfg.Remember.Milliseconds(), 10)
+	w.ask(&w.asked, &w.said, &w.names, &w.life)
+	for _, key := range w.keys {
+		w.ask(k.account(key))
+	}
+}
+
 // Settle implements [quota.Ledger].
 func (l *Ledger) Settle(ctx context.Context, s quota.Settle) (quota.Settled, error) {
 	if err := s.Validate(); err != nil {
@@ -18,43 +57,7 @@ func (l *Ledger) Settle(ctx context.Context, s quota.Settle) (quota.Settled, err
 	if err := checkTexts(s.Tree, "More", s.More); err != nil {
 		return quota.Settled{}, err
 	}
-	answer, err := l.run(ctx, settleScript, s.Tree, func(w *encoder, k keys) {
-		adjust := byte(0)
-		if s.Adjust {
-			adjust = 1
-		}
-		a := append(l.head(w.asked), adjust)
-		a = order.AppendUint64(a, uint64(s.Seq))
-		a = order.AppendUint64(a, uint64(s.WriterSeq))
-		counts := len(a)
-		a = append(a, 0, 0, 0, 0)
-		for _, n := range s.Actual {
-			a = w.amount(a, n)
-		}
-		w.asked = a
-		for i := range s.More {
-			e := s.More[i]
-			if e.Kind != quota.Check {
-				e.Kind = quota.Count
-			}
-			w.asked = appendLimit(appendSlot(w.asked, w.entry(&e)), &e)
-			if !e.Rolling {
-				w.span(&e.Spans)
-			}
-		}
-		order.PutUint16(w.asked[counts:], uint16(len(w.keys)))
-		order.PutUint16(w.asked[counts+2:], uint16(len(s.More)))
-		w.key(k.index())
-		w.key(k.reservation(s.ID))
-		if s.Writer != "" {
-			w.key(k.writer(s.Writer))
-		}
-		w.life = strconv.AppendInt(w.life, l.cfg.Remember.Milliseconds(), 10)
-		w.ask(&w.asked, &w.said, &w.names, &w.life)
-		for _, key := range w.keys {
-			w.ask(k.account(key))
-		}
-	})
+	answer, err := l.run(ctx, settleScript, s.Tree, func(w *encoder, k keys) { l.settle(w, k, &s) })
 	if err != nil {
 		return quota.Settled{}, err
 	}

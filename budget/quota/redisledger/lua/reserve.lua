@@ -148,7 +148,7 @@ repeat
       end
     else -- a calendar's
       local from, to, limit, most, hard, _
-      slot, from, to, limit, amount, most, hard, flag, place, at_entry = get('<c8llc8LLLBH', asked, at_entry)
+      slot, from, to, limit, amount, most, flag, place, hard, at_entry = get('<c8llc8LLBHL', asked, at_entry)
       if elsewhere then
         local a1, b1, a3, b3
         a1, b1, a3, b3, at_span = get('<llll', asked, at_span)

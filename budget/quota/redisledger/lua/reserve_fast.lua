@@ -144,20 +144,21 @@ if now >= low and now < high and places > 0 and not KEYS[places + 3] then
     else
       local counts = flag % 4 == 1
       local key, limit, amount, most -- the slot's name and window are one text
-      key, limit, amount, most, flag, place, at = get('<c24c8LLxxxxxxxxBH', asked, at)
+      key, limit, amount, most, flag, place, at = get('<c24c8LLBH', asked, at)
+      at = at + 8 -- what it may be beyond its limit
       off = find(text, key, done > 25 and done or 25, true)
       if not off then
         passes = false
         break
       end
-      local used, held, other = get('<LLxxxxxxxxc8', text, off + 24)
+      local used, held = get('<LL', text, off + 24)
       local total = used + held + amount
       if total > most and amount > 0 or total > 4503599627370496 then
         passes = false
         break
       end
       if counts then used = used + amount else held = held + amount end
-      s = put('<c24LLc8c8', key, used, held, limit, other)
+      s = put('<c24LLc8c8', key, used, held, limit, sub(text, off + 48, off + 55))
       parts[i + 2] = s
       if not new then
         if off > 25 then new = sub(text, 25, off - 1) .. s else new = s end

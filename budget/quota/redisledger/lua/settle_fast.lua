@@ -2,21 +2,19 @@
 -- holds is there and in its present window, and nothing else is to be done. Whatever else
 -- it is, nothing was done here, and all begins again below.
 if s and more == 0 then
-  local state, late, marked, expires, places, entries, n, at_entry, _, at_slot, at_name =
-    get('<xBBBxxxxxxxxxxxxxxxxlxxxxxxxxHHHIII', s)
-  local exclusive
-  exclusive, at_name = get('<Hc0', s, at_name)
-  if state == OPEN and marked == 0 and now < expires and exclusive == '' and places > 0 then
-    local names, parts = {false, false, false, false}, {false, false, false, false, false, false, false, false}
-    for p = 1, places do names[p], at_name = get('<Hc0', s, at_name) end
-    local got = call('MGET', unpack(names, 1, places))
+  local state, _, marked = byte(s, 2, 4)
+  local expires, _, places, _, n, at_entry, _, at_slot, at_names = get('<llHHHIII', s, 21) -- as RECORD has it
+  if state == OPEN and marked == 0 and now < expires and places > 0 and places < 7 then
+    local names = {get(sub(NAMES, 1, 4 + 3 * places), s, at_names)} -- the first is that of an exclusive value
+    local parts = {false, false, false, false, false, false, false, false}
+    local actual = {get('<LLLLLL', asked, at)}
+    local got = call('MGET', unpack(names, 2, places + 1))
     local at_sinces = at_slot + 56 * n
     local p, text, new, done, till, shorter = 0, nil, nil, 1, 0, nil
-    local unit, used_up = -1, 0
-    local passes = true
-    for i = 1, n do
-      local place, flag, u, amount, thresholds
-      place, flag, u, amount, thresholds, at_entry = get(ENTRY, s, at_entry)
+    local passes = names[1] == ''
+    for i = 1, passes and n or 0 do
+      local place, flag, unit, amount, thresholds
+      place, flag, unit, amount, thresholds, at_entry = get(ENTRY, s, at_entry)
       if place ~= p then
         if place ~= p + 1 then
           passes = false
@@ -49,14 +47,11 @@ if s and more == 0 then
         end
       end
       local kind = flag % 4
-      if kind == HOLD and u ~= unit then
-        unit, used_up = u, get('<L', asked, at + 8 * u)
-      end
+      local used_up = actual[unit + 1]
       if flag % 8 >= 4 then -- rolling
-        local rate, den
-        rate, den, at_entry = get(RATE, s, at_entry)
         if kind == HOLD then
-          local slot, mark = get('<c8xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxl', s, at_slot)
+          local rate, den = get('<LL', s, at_entry + 16) -- as RATE has it
+          local slot, mark = sub(s, at_slot, at_slot + 7), get('<l', s, at_slot + 40)
           local off = find(text, slot, done > 25 and done or 25, true)
           if not off then
             passes = false
@@ -164,6 +159,7 @@ if s and more == 0 then
         else
           parts[i + 3] = sub(s, at_slot, at_slot + 55)
         end
+        at_entry = at_entry + 32
       else
         if kind == COUNT then
           parts[i + 3] = sub(s, at_slot, at_slot + 55)
@@ -183,12 +179,11 @@ if s and more == 0 then
           if kind == HOLD then
             used = used + used_up
             if thresholds > 0 then
-              local _, reached = get('<HL', s, at_entry)
+              local reached = get('<L', s, at_entry + 2)
               if used >= reached then -- perhaps it has crossed another one
                 local crossed = get('<H', rest, 9)
                 for j = thresholds - 1, 0, -1 do
-                  local percent
-                  percent, reached = get('<HL', s, at_entry + 10 * j)
+                  local percent, reached = get('<HL', s, at_entry + 10 * j)
                   if percent <= crossed then break end
                   if used >= reached then
                     passes = false
@@ -229,9 +224,9 @@ if s and more == 0 then
       end
       for i = 1, places do
         if shorter and shorter[i] then
-          call('SET', names[i], got[i], 'KEEPTTL')
+          call('SET', names[i + 1], got[i], 'KEEPTTL')
         elseif got[i] then
-          call('SETRANGE', names[i], '24', got[i]) -- beyond what an account begins with
+          call('SETRANGE', names[i + 1], '24', got[i]) -- beyond what an account begins with
         end
       end
       call('ZREM', KEYS[1], name)

@@ -54,6 +54,7 @@ local BUCKET_SLOT = '<c8LLlLlII' -- the same after its name
 -- when it is, when it expires, how long it waits; accounts, entries, entries and others,
 -- where begin what Go says of entries, flags, and slots
 local RECORD = '<BBBBIilllHHHIII'
+local NAMES = '<Hc0Hc0Hc0Hc0Hc0Hc0Hc0' -- of an exclusive value, and of up to six accounts
 local ENTRY = '<HBBLB'                -- account, flags, unit, amount, how many thresholds
 local RATE = '<xxxxxxxxxxxxxxxxLL'   -- (limit, burst), rate, den
 local PERIOD_ENDED = '<BLLHHILLH' -- flags, used, kept, (crossed), epoch, 0; used, held, crossed: 43
