@@ -48,7 +48,7 @@ test: ## Run every test, with the race detector where there is a C compiler.
 		echo "test: $$why: running without -race"; \
 		export CGO_ENABLED=0; \
 	fi; \
-	$(GO) test $$race -shuffle=on -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PKG)
+	$(GO) run ./internal/tools/racetest $(GO) test $$race -shuffle=on -timeout $(TEST_TIMEOUT) $(TESTFLAGS) -- $(PKG)
 
 lint: ## Check form, common mistakes, import rules and known vulnerabilities.
 lint: lint-format lint-vet lint-staticcheck lint-imports lint-files lint-vulnerabilities
