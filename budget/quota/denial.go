@@ -83,11 +83,14 @@ type Denial struct {
 	Scope Scope
 	// Unit is what Max, Used and Requested count.
 	Unit Unit
-	// Max is the limit (of a soft one its ceiling), Used what is spent and reserved
-	// of it, and Requested what was asked for on top; 0 asks whether anything is
-	// left.
+	// Max is the limit (of a soft one its ceiling, of a rolling one its burst), Used
+	// what is spent and reserved of it, and Requested what was asked for on top; 0 asks
+	// whether anything is left. Where a local bucket has stood in for the ledger
+	// ([Enforcer]; it matches [ErrUnavailable] and is no ReasonUnavailable), they are
+	// the bucket's: nobody knows then what is used of the limit itself.
 	Max, Used, Requested int64
-	// ResetsAt is when the limit starts afresh; zero if it never does at once.
+	// ResetsAt is when the limit starts afresh; zero if it never does at once, as a
+	// rolling limit or a local bucket.
 	ResetsAt time.Time
 	// RetryAfter is how long to wait before it may pass; 0 if that is not known or
 	// never.
@@ -124,7 +127,11 @@ func (d *Denial) Error() string {
 	case ReasonTurnCalls, ReasonTurnCost:
 		fmt.Fprintf(&b, "the turn has used %d of %d %v and asks for %d more", d.Used, d.Max, d.Unit, d.Requested)
 	default:
-		fmt.Fprintf(&b, "limit %q: %d of %d %v used", d.Limit, d.Used, d.Max, d.Unit)
+		if d.Err == ErrUnavailable { // of a local bucket, which has no other cause
+			fmt.Fprintf(&b, "limit %q cannot be checked now: %d of the %d %v that pass at once meanwhile are used", d.Limit, d.Used, d.Max, d.Unit)
+		} else {
+			fmt.Fprintf(&b, "limit %q: %d of %d %v used", d.Limit, d.Used, d.Max, d.Unit)
+		}
 		if d.Requested > 0 {
 			fmt.Fprintf(&b, ", %d more asked for", d.Requested)
 		}

@@ -100,14 +100,19 @@ func (a *asking) without(c *claim, err error) *Denial {
 			}
 		}
 	}
-	if i, retry := a.e.outage.fallBack(c.entries, a.now); i >= 0 {
-		e, l := &c.entries[i], c.limits[i]
-		return &Denial{
-			Reason: ReasonRate, Stage: a.stage, Limit: l.Name, Scope: l.Scope, Unit: e.Unit,
-			Max: e.Limit, Used: e.Limit, Requested: e.Amount, RetryAfter: retry, Err: ErrUnavailable,
-		}
+	lack, ok := a.e.outage.fallBack(c.entries, a.now)
+	if ok {
+		return nil
 	}
-	return nil
+	e, l := &c.entries[lack.entry], c.limits[lack.entry]
+	d := &Denial{
+		Reason: ReasonRate, Stage: a.stage, Limit: l.Name, Scope: l.Scope, Unit: e.Unit,
+		Max: lack.max, Used: lack.used, Requested: e.Amount, RetryAfter: lack.retry, Err: ErrUnavailable,
+	}
+	if d.Max == 0 { // nothing ever passes, and the ledger would say no other
+		d.Reason, d.Never, d.RetryAfter, d.Err = ReasonExhausted, true, 0, nil
+	}
+	return d
 }
 
 // denial says what a denied reservation was denied by.

@@ -81,10 +81,17 @@ func (o *outage) note(ctx context.Context, err error) {
 	o.e.outageChanged(failed, lasted, count)
 }
 
-// fallBack takes entries out of local buckets, or none of them; it returns the
-// index of the first one that has no room, or −1. What is observed passes. An
+// shortage is what a local bucket lacks of what was asked for.
+type shortage struct {
+	entry     int // which
+	max, used int64
+	retry     time.Duration // 0 is never
+}
+
+// fallBack takes entries out of local buckets, or none of them; it returns how the
+// first one stands that has no room, if there is one. What is observed passes. An
 // amount above a whole bucket takes the whole.
-func (o *outage) fallBack(entries []Entry, now time.Time) (denied int, retry time.Duration) {
+func (o *outage) fallBack(entries []Entry, now time.Time) (lack shortage, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.buckets == nil {
@@ -102,11 +109,14 @@ func (o *outage) fallBack(entries []Entry, now time.Time) (denied int, retry tim
 		}
 		b := o.bucket(e, now)
 		n := max(int(min(e.Amount, int64(b.Burst()))), 1)
-		if lacks := float64(n) - b.TokensAt(now); lacks > 0 {
+		left := b.TokensAt(now)
+		if lacks := float64(n) - left; lacks > 0 {
+			lack = shortage{entry: i, max: int64(b.Burst())}
+			lack.used = lack.max - int64(max(left, 0))
 			if b.Limit() > 0 {
-				retry = max(time.Duration(min(lacks/float64(b.Limit()), 3600)*float64(time.Second)), time.Millisecond)
+				lack.retry = max(time.Duration(min(lacks/float64(b.Limit()), 3600)*float64(time.Second)), time.Millisecond)
 			}
-			return i, retry
+			return lack, false
 		}
 		if e.Kind != Check {
 			all = append(all, taking{b, n})
@@ -115,7 +125,7 @@ func (o *outage) fallBack(entries []Entry, now time.Time) (denied int, retry tim
 	for _, t := range all {
 		t.b.AllowN(now, t.n)
 	}
-	return -1, 0
+	return shortage{}, true
 }
 
 // bucket is the local bucket of an entry's counter. mu is held.

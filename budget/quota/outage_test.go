@@ -2,6 +2,7 @@ package quota_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -37,6 +38,67 @@ func TestTurnsThatPassedDuringAnOutageAreCountedAfterIt(t *testing.T) {
 				}
 				w.stands(as("ann"), limit.Name, quota.Turns, 2, 0)
 			}
+		}
+	})
+}
+
+func TestADenialDuringAnOutageTellsWhatTheLocalBucketHas(t *testing.T) {
+	t.Parallel()
+	soft := daily("l", quota.User, quota.Tokens, 24_000)
+	soft.Soft, soft.Ceiling = true, quota.Max{quota.Tokens: 48_000}
+	for _, c := range []struct {
+		name             string
+		limit            quota.Limit
+		first, ask       int64 // what is taken, and asked for 2 s later
+		max, used, retry int64 // what is told; retry in seconds
+	}{
+		{"a rate", quota.Limit{Window: aMinute, Max: quota.Max{quota.Tokens: 600}, Burst: quota.Max{quota.Tokens: 250}}, 100, 200, 250, 80, 3},
+		{"a rate whose burst is taken", quota.Limit{Window: aMinute, Max: quota.Max{quota.Tokens: 600}}, 600, 100, 600, 580, 8},
+		{"a tenth of a day", daily("l", quota.User, quota.Tokens, 864_000), 86_400, 100, 86_400, 86_380, 8},
+		{"a tenth of a soft limit's ceiling", soft, 4000, 900, 4800, 3999, 178},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c.limit.Name, c.limit.Scope, c.limit.Failure = "l", quota.User, quota.Open
+				s := newStore(t)
+				w := newWorld(t, limitsOf(c.limit), s.over(nil))
+				s.set(down)
+				w.reserve(as("ann"), tokens(c.first))
+				time.Sleep(2 * time.Second)
+				d := w.denied(as("ann"), tokens(c.ask))
+				if d.Reason != quota.ReasonRate || d.Never || !errors.Is(d, quota.ErrUnavailable) || !d.ResetsAt.IsZero() {
+					t.Errorf("%#v", d)
+				}
+				if d.Max != c.max || d.Used != c.used || d.Left() != c.max-c.used || d.Requested != c.ask {
+					t.Errorf("%d of %d are used, %d are left and %d are asked for; want %d of %d", d.Used, d.Max, d.Left(), d.Requested, c.used, c.max)
+				}
+				if got := int64(d.RetryAfter.Round(time.Second) / time.Second); got != c.retry {
+					t.Errorf("retry after %v, want %d s", d.RetryAfter, c.retry)
+				}
+				want := fmt.Sprintf(`quota: limit "l" cannot be checked now: %d of the %d tokens that pass at once meanwhile are used, %d more asked for, retry after `, c.used, c.max, c.ask)
+				if !strings.HasPrefix(d.Error(), want) {
+					t.Errorf("it says %s\nwant %s", d, want)
+				}
+				time.Sleep(d.RetryAfter)
+				w.reserve(as("ann"), tokens(c.ask))
+			})
+		})
+	}
+}
+
+func TestALimitThatLetsNothingPassIsToldAsSuchDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		none := daily("none", quota.User, quota.Tokens, 0)
+		none.Failure = quota.Open
+		s := newStore(t)
+		w := newWorld(t, limitsOf(none), s.over(nil))
+		before := w.denied(as("ann"), tokens(100))
+		s.set(down)
+		d := w.denied(as("ann"), tokens(100))
+		if d.Error() != before.Error() || d.Reason != quota.ReasonExhausted || !d.Never || errors.Is(d, quota.ErrUnavailable) {
+			t.Errorf("during the outage it is %v, before %v", d, before)
 		}
 	})
 }
