@@ -100,7 +100,8 @@ func (g *Gate) SetSlots(n int64) error {
 // SetLimit changes the published limit of a dimension of the profile while the
 // gate works, in units per window; the headroom applies to it. Where the limit was
 // Unknown the search is over; before a Sliding window calls are then paced, at 96 % of
-// the limit. A waiting call that can no longer ever fit fails with a [NeverFitsError].
+// the limit, and what the last window has had counts: where that is more than the limit,
+// the next call waits, at most for a window. A waiting call that can no longer ever fit fails with a [NeverFitsError].
 // It returns an error for a name that the profile does not have and for a negative
 // limit.
 func (g *Gate) SetLimit(dimension string, limit int64) error {

@@ -47,7 +47,7 @@ type DimensionStats struct {
 	// deducted; negative while an overrun is being repaid.
 	Level int64
 	// Limit is the number of units per window, as published, or as found so far where
-	// that is Unknown; 0 before the first call.
+	// that is Unknown: then 0 before the first call, and at least 1 after it.
 	Limit int64
 	// Queued are the units that calls in line ask for.
 	Queued int64

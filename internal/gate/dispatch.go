@@ -378,6 +378,9 @@ func (c *Core) start(now time.Time, ns int64, k *call, fl *flight) {
 	}
 	fl.started, fl.rates = ns, c.rates
 	k.flight, k.state = fl, stateRunning
+	if c.searching {
+		c.took(ns, c.costs(k))
+	}
 	c.running++
 	if c.outage.shut {
 		c.outage.probe, c.outage.tried = k, ns

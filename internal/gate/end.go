@@ -97,6 +97,9 @@ func (c *Core) settle(now time.Time, k *call, actual []int64) {
 		d := &c.dims[i]
 		if used := max(actual[i], fl.spent(i)); fl.holds[i].Cost() > 0 || used > 0 {
 			d.Settle(now, fl.holds[i], used)
+			if d.search != nil {
+				d.search.taken.add(fl.started, float64(used)-float64(fl.holds[i].Cost()))
+			}
 		}
 		if d.probe == k {
 			d.probe = nil // it ended without success: another may try
@@ -141,12 +144,15 @@ func (c *Core) Adjust(now time.Time, id ID, extra []int64) {
 	if k == nil || !k.is(settled) {
 		return
 	}
-	c.at(now)
+	ns := c.at(now)
 	any := false
 	for i := range c.dims {
 		if extra[i] > 0 {
 			any = true
 			c.dims[i].Settle(now, budget.Hold{}, extra[i])
+			if s := c.dims[i].search; s != nil {
+				s.taken.add(ns, float64(extra[i]))
+			}
 		}
 	}
 	if !any {

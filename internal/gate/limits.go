@@ -129,17 +129,18 @@ func (c *Core) Demand(now time.Time, d *budget.Demand) {
 }
 
 // SetLimit changes the units per window of a Dim; for one that was searched for,
-// per Search.Window, and the search is over. A waiting call that can no longer ever
-// fit fails with the next Poll.
+// per Search.Window, and the search is over; before a sliding window what was taken in
+// the last one counts. A waiting call that can no longer ever fit fails with the next
+// Poll.
 func (c *Core) SetLimit(now time.Time, i int, limit int64) {
-	c.at(now)
+	ns := c.at(now)
 	d := &c.dims[i]
 	before := d.Max()
 	if d.search != nil {
-		c.tell(now, d)
+		c.tell(now, ns, d, limit)
+	} else {
+		d.setLimit(now, limit)
 	}
-	d.SetLimit(now, d.ofLimiter(limit))
-	d.Scale(now, d.headroom*d.share)
 	c.newRates()
 	c.unfit = c.unfit || d.Max() < before
 	for r := range c.ceilings() {

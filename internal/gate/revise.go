@@ -68,6 +68,9 @@ func (c *Core) reviseRunning(now time.Time, k *call, costs []int64) {
 		if over := cost - mine[i]; over > mine[i]/4 {
 			c.explained(now, i, fl)
 		}
+		if s := c.dims[i].search; s != nil {
+			s.taken.add(fl.started, float64(max(cost, 1))-float64(mine[i]))
+		}
 		mine[i] = max(cost, 1)
 		fl.holds[i] = c.dims[i].revised(now, fl.holds[i], mine[i])
 	}

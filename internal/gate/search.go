@@ -121,12 +121,14 @@ type search struct {
 
 	from          int64   // when the current window began
 	served, older float64 // units in it and in the one before
+
+	taken taken // for a limit that is told
 }
 
 func (d *dim) initSearch(s *Search) {
 	d.span = s.Window
 	d.search = &search{
-		Search: *s, ramp: math.Inf(1),
+		Search: *s, ramp: math.Inf(1), taken: newTaken(s.Window),
 		most: float64(d.Limit()) * (float64(s.Window) / float64(d.window)),
 	}
 	if s.Start > 0 {
@@ -156,27 +158,6 @@ func (d *dim) ofLimiter(limit int64) int64 {
 		return limit
 	}
 	return int64(min(float64(limit)*(float64(d.window)/float64(d.span)), 1<<62))
-}
-
-// toldBurst is the part of a limit that was told after all which a bucket holds
-// before a sliding window: with the rest for its rate no window has more than all.
-const toldBurst = 25
-
-// tell ends the search for the limit of a Dim.
-func (c *Core) tell(now time.Time, d *dim) {
-	if d.headroom = d.told; !(d.headroom > 0 && d.headroom < 1) {
-		d.headroom = 1
-	}
-	if d.search.Sliding && d.bucket != nil {
-		d.headroom *= 1 - 1.0/toldBurst
-		d.bucket.SetBurst(now, int64(d.search.most)/toldBurst)
-	}
-	d.search = nil
-	d.share, d.lastCut = 1, -1
-	c.searching = c.cfg.SearchSlots
-	for i := range c.dims {
-		c.searching = c.searching || c.dims[i].search != nil
-	}
 }
 
 // meet sets the limits that are to be found to a number of calls of the first size.

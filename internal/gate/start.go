@@ -40,6 +40,9 @@ func (c *Core) Start(now time.Time, class int, flow string, slots int32, costs [
 	copy(c.costs(k), costs)
 	k.flight, k.state = fl, stateRunning
 	fl.started, fl.rates = ns, c.rates
+	if c.searching {
+		c.took(ns, costs)
+	}
 	k.next = nil
 	c.running++
 	if c.running == 1 && flow == "" && c.cfg.Lender == nil {

@@ -27,7 +27,7 @@ type ClassStats struct {
 
 // DimStats is a snapshot of a limit.
 type DimStats struct {
-	Limit  int64 // units per window, as configured or found
+	Limit  int64 // units per window, as configured or found; at least 1 if it was found
 	Share  float64
 	Level  int64 // units that could be taken now; negative in debt
 	Queued int64 // units that waiting calls ask for
@@ -59,7 +59,7 @@ func (c *Core) Stats(now time.Time) Stats {
 			Closed: time.Duration(d.total),
 		}
 		if d.search != nil && d.search.quota > 0 {
-			s.Dims[i].Limit, s.Dims[i].Share = int64(math.Round(d.found())), 1
+			s.Dims[i].Limit, s.Dims[i].Share = max(int64(math.Round(d.found())), 1), 1
 		} else if d.search != nil || d.span != d.window {
 			units, _ := d.quotaOf()
 			s.Dims[i].Limit = int64(math.Round(units))
