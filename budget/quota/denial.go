@@ -31,7 +31,7 @@ const (
 	// ReasonTurnCost: the turn has spent as much money as it may.
 	ReasonTurnCost Reason = "turn_cost"
 	// ReasonNoSubject: the subject has no id of the limit's scope, or one that
-	// cannot be.
+	// cannot be; or nobody was asked for whom it is (see [Middleware]).
 	ReasonNoSubject Reason = "no_subject"
 	// ReasonUnpriced: money, or credits, are limited, and what the call costs
 	// cannot be told.
@@ -117,6 +117,10 @@ func (d *Denial) Error() string {
 	case ReasonClosed:
 		b.WriteString("the enforcer is closed")
 	case ReasonNoSubject:
+		if d.Limit == "" {
+			b.WriteString("it is not known for whom this is")
+			break
+		}
 		fmt.Fprintf(&b, "limit %q needs to know the %s", d.Limit, d.Scope)
 	case ReasonUnpriced:
 		if d.Limit == "" {

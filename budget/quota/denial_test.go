@@ -26,6 +26,10 @@ func TestADenialSaysWhatAndHowMuchAndWhen(t *testing.T) {
 			`quota: limit "user/day": 900 of 1000 tokens used, 200 more asked for, retry after 1h0m0s, resets at 2026-12-01T00:00:00Z`,
 		},
 		{
+			quota.Denial{Reason: quota.ReasonNoSubject},
+			"quota: it is not known for whom this is",
+		},
+		{
 			quota.Denial{Reason: quota.ReasonRate, Limit: "rate", Unit: quota.Turns, Max: 5, Used: 5, Requested: 1, RetryAfter: 2500 * time.Millisecond},
 			`quota: limit "rate": 5 of 5 turns used, 1 more asked for, retry after 2.5s`,
 		},

@@ -53,6 +53,13 @@ type MiddlewareConfig struct {
 //   - 401 or 403, as MiddlewareConfig.NoIdentity has it, if an id is missing or the
 //     request claims one that does not hold.
 //
+// A CORS preflight (OPTIONS with Origin and Access-Control-Request-Method) goes to the
+// handler as it is: it has no credentials, as the Fetch standard says ("CORS
+// protocol and credentials"), and browsers make no request whose preflight was refused.
+// It is no turn, nobody is asked for whom it is, and its response has no RateLimit
+// fields. No model runs in it, whatever the handler does: where limits are enforced at
+// all, the enforcer denies every call in its context with [ReasonNoSubject].
+//
 // Responses have the RateLimit-Policy and RateLimit fields of
 // draft-ietf-httpapi-ratelimit-headers-11. They name the limits that are enforced on
 // the subject; those of a denial name the one that denied. See [MiddlewareConfig]
@@ -147,7 +154,16 @@ func (g *edge) init() error {
 // serve serves a request.
 func (g *edge) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	ctx := r.Context()
-	if t := g.e.turnOf(ctx); t == nil || t.over() {
+	t := g.e.turnOf(ctx)
+	fresh := t == nil || t.over()
+	if preflight(r) {
+		if fresh {
+			r = r.WithContext(g.e.idle(WithSubject(ctx, Subject{})))
+		}
+		next.ServeHTTP(w, r)
+		return
+	}
+	if fresh {
 		s, ok, err := g.resolver.Resolve(r)
 		if err == nil {
 			err = s.Validate()
@@ -179,6 +195,12 @@ func (g *edge) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	}
 	g.announce(w, r, turn.Subject())
 	next.ServeHTTP(writer, r)
+}
+
+// preflight reports whether a request is a CORS-preflight request (Fetch standard,
+// "HTTP requests").
+func preflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
 // unknown answers a request of which it is not known for whom it is.

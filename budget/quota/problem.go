@@ -159,6 +159,9 @@ func wholeSeconds(d time.Duration) int64 {
 func (p *Problem) detail(d *Denial) string {
 	switch d.Reason {
 	case ReasonNoSubject:
+		if d.Scope == "" {
+			return "The server needs to know for whom this is."
+		}
 		return fmt.Sprintf("The server needs to know the %s that this is for.", d.Scope)
 	case ReasonUnpriced:
 		return "What this costs is not known to the server."

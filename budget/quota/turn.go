@@ -203,6 +203,20 @@ func (t *turn) settlement(c *claim) operation {
 	}
 }
 
+// idle returns a context in which nothing is to be metered, because nobody knows for whom:
+// all calls in it are denied, unless the enforcer denies nothing.
+func (e *Enforcer) idle(ctx context.Context) context.Context {
+	if e.cfg.Mode != Enforce {
+		return ctx
+	}
+	t := &turn{
+		e: e, id: budget.NewID(), began: time.Now(), ctx: ctx, ended: true,
+		denied: &Denial{Reason: ReasonNoSubject, Stage: Admission},
+	}
+	t.caps = &caps{turn: t}
+	return context.WithValue(ctx, turnKey{e}, t)
+}
+
 // deny makes the turn one that was denied.
 func (t *turn) deny(ctx context.Context, d *Denial) {
 	d.Stage = Admission
