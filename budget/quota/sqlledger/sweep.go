@@ -46,6 +46,9 @@ func (l *Ledger) sweepAgain() {
 // Sweep does at once, and for all rows, what a ledger does every [Config].SweepEvery: it
 // ends reservations that have expired, and removes what is older than the configuration
 // says. Each transaction is a short one, and as much time passes between them as they take.
+// One that the database has no time for within 5 seconds is given up: the error then matches
+// [quota.ErrUnavailable], what was removed stays removed, and the next Sweep goes on from
+// there.
 func (l *Ledger) Sweep(ctx context.Context) error {
 	s := sweeper{l: l}
 	return s.sweep(ctx)

@@ -3,6 +3,7 @@ package sqlledger_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -27,10 +28,19 @@ func hourly(l *sqlledger.Ledger, key string, amount int64) quota.Entry {
 	return e
 }
 
+// sweep sweeps until all is done: on a machine that has much else to do, a transaction of
+// it may run out of time beside those of others, and the next sweep goes on from there.
 func sweep(t testing.TB, l *sqlledger.Ledger) {
 	t.Helper()
-	if err := l.Sweep(context.Background()); err != nil {
-		t.Errorf("Sweep: %v", err)
+	for begun := time.Now(); ; {
+		err := l.Sweep(context.Background())
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, quota.ErrUnavailable) || time.Since(begun) > 2*time.Minute {
+			t.Errorf("Sweep: %v", err)
+			return
+		}
 	}
 }
 
@@ -79,8 +89,8 @@ func TestWhatIsOldGoesAndTheAuditReproducesTheRest(t *testing.T) {
 			sqlledger.Pass(l, time.Hour)
 		}
 		before := rows(t, db, "audit")
-		wg.Go(func() { sweep(t, l) })
 		other := d.ledger(t)
+		sqlledger.Pass(other, sqlledger.Skew(l)) // or what it holds would have expired long ago, and be forgotten
 		for i := range 3 {
 			wg.Go(func() {
 				if err := wander(context.Background(), other, rand.New(rand.NewPCG(uint64(i), 7)), 40); err != nil {
@@ -88,6 +98,7 @@ func TestWhatIsOldGoesAndTheAuditReproducesTheRest(t *testing.T) {
 				}
 			})
 		}
+		sweep(t, l)
 		wg.Wait()
 		reproduced(t, l)
 		const old = "SELECT count(*) FROM headgate_audit_log WHERE key LIKE 'acme%' AND what NOT IN ('carried', 'forgotten')"
