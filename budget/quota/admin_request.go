@@ -70,6 +70,9 @@ func (a *admin) check(req *adminRequest, route *adminRoute) *Problem {
 	case !a.in(req.scope):
 		return blankProblem(http.StatusForbidden, fmt.Sprintf("The scope %q is not dealt with here.", req.scope))
 	}
+	if route.action == AdminErase && req.scope == Global {
+		return blankProblem(http.StatusBadRequest, fmt.Sprintf("scope %q is everybody, who is not one subject; reset it to give spend back", Global))
+	}
 	if _, ok := h.Key(req.subject, req.scope); !ok {
 		return blankProblem(http.StatusBadRequest, fmt.Sprintf("the subject has no id of the scope %q", req.scope))
 	}

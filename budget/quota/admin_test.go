@@ -323,6 +323,7 @@ func TestARequestThatMeansNothingIsRefusedByName(t *testing.T) {
 		{topUp, `{"scope":"session","unit":"money","amount":1}`, 400, `no id of the scope "session"`},
 		{topUp, `{"scope":"user","unit":"tokens","amount":1}`, 404, "user"},
 		{"/reset" + alice, `{"scope":"team"}`, 404, "team"},
+		{"/erase" + alice, `{"scope":"global"}`, 400, `scope "global" is everybody`},
 		{"/reset" + alice, `{"scope":7}`, 400, `member "scope" is 7`},
 		{"/reset" + alice, `{"scope":null}`, 400, `member "scope" is null`},
 		{"/reset" + alice, `["user"]`, 400, "JSON object"},

@@ -88,10 +88,14 @@ func (e *Enforcer) Reset(ctx context.Context, s Subject, scope Scope) ([]LimitSt
 
 // Erase forgets everything about the subject's id in a scope: what is spent and
 // reserved, and the past. Ids within it are erased on their own. Use it when somebody
-// has a right to be forgotten, and not to give spend back.
+// has a right to be forgotten, and not to give spend back. It is an error for
+// [Global], which is nobody's id; there is [Enforcer.Reset].
 func (e *Enforcer) Erase(ctx context.Context, s Subject, scope Scope) error {
 	if err := s.Validate(); err != nil {
 		return err
+	}
+	if scope == Global {
+		return fmt.Errorf("quota: Erase: the scope is %q, and everybody is not one subject", Global)
 	}
 	key, ok := e.cfg.Hierarchy.Key(s, scope)
 	if !ok {

@@ -175,6 +175,7 @@ func TestSpendCanBeGivenBackAndForgotten(t *testing.T) {
 			"a unit of no limit": second(w.TopUp(ctx, ann, quota.User, quota.Money, 1)),
 			"a scope of none":    second(w.Reset(ctx, ann, quota.Team)),
 			"nobody":             w.Erase(ctx, quota.Subject{}, quota.User),
+			"everybody":          w.Erase(ctx, ann, quota.Global),
 		} {
 			if err == nil {
 				t.Errorf("%s was taken", what)
