@@ -121,7 +121,8 @@ func (t *Tolerance) apart(ours, theirs, least int64) bool {
 }
 
 // WriteTo writes the report as a table for people: the rows that are apart, the
-// largest difference of cost first, then of tokens, and the sums.
+// largest difference of cost first, then of tokens, the sums, and of how many rows the
+// costs could not be compared.
 func (r *Report) WriteTo(w io.Writer) (int64, error) {
 	counting := &countingWriter{w: w}
 	t := tabwriter.NewWriter(counting, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -153,8 +154,21 @@ func (r *Report) WriteTo(w io.Writer) (int64, error) {
 	}
 	r.row(t, "all", strconv.Itoa(len(r.Differences))+" rows", &r.Ours, &r.Theirs, "")
 	fmt.Fprintf(t, "%d of %d rows are apart\n", r.Apart, len(r.Differences))
+	if n := r.unpriced(); r.cost && n > 0 {
+		fmt.Fprintf(t, "the costs of %d rows are not compared: calls of theirs have no price\n", n)
+	}
 	err := t.Flush()
 	return counting.n, err
+}
+
+// unpriced is how many rows have calls of which the cost is not known.
+func (r *Report) unpriced() (n int) {
+	for i := range r.Differences {
+		if r.Differences[i].Ours.Unpriced > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func (r *Report) row(w io.Writer, date, model string, ours, theirs *Sum, why string) {

@@ -177,6 +177,13 @@ func TestCostsThatAreNotKnownAreNotTakenForZero(t *testing.T) {
 		if n := report.Differences[0].Ours.Nanos; n != c.nanos {
 			t.Errorf("%s: 10 + 5 tokens cost %d", c.name, n)
 		}
+		var table strings.Builder
+		if _, err := report.WriteTo(&table); err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf("the costs of %d rows are not compared", c.unpriced[0]+c.unpriced[1]); !strings.Contains(table.String(), want) {
+			t.Errorf("%s: the report does not say that %s:\n%s", c.name, want, &table)
+		}
 	}
 }
 
