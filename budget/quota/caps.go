@@ -29,7 +29,8 @@ type TurnLimits struct {
 	Calls int64
 	// Cost is how much money they and paid tools may cost, in micro-dollars; [NoCap]
 	// for any amount. What is under way counts with what is reserved for it. A call
-	// that turns out dearer than it was estimated may exceed it.
+	// that turns out dearer than it was estimated may exceed it, and what costs nothing
+	// passes then, too.
 	Cost usage.Micros
 	// Room is what there must be left of each unit's limits for the turn to begin,
 	// in place of anything at all: such as the tokens of a whole turn, so that a turn
@@ -211,7 +212,7 @@ func (c *caps) takeOne(calls, cost int64, force bool) (denied *Denial) {
 	switch l := c.limits; {
 	case l.Calls > 0 && calls > 0 && c.calls+calls > l.Calls:
 		denied = &Denial{Reason: ReasonTurnCalls, Stage: MidTurn, Unit: Calls, Max: l.Calls, Used: c.calls, Requested: calls}
-	case l.Cost > 0 && cost > int64(l.Cost)-c.cost:
+	case l.Cost > 0 && cost > 0 && cost > int64(l.Cost)-c.cost:
 		denied = &Denial{Reason: ReasonTurnCost, Stage: MidTurn, Unit: Money, Max: int64(l.Cost), Used: c.cost, Requested: cost}
 	}
 	if denied == nil || force {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate-go/headgate/budget"
 	"github.com/headgate-go/headgate/budget/quota"
 	"github.com/headgate-go/headgate/usage"
 )
@@ -121,6 +122,35 @@ func TestTheTurnsCostIsWhatIsSpentAndWhatIsUnderWay(t *testing.T) {
 		spends(950_000)
 		if _, err := w.Meter(turn.Context(), quota.Cost{Tool: "search", Money: 60_000}); err == nil {
 			t.Error("a tool was let through above the turn's cost")
+		}
+	})
+}
+
+func TestWhatIsFreePassesHoweverMuchTheTurnHasCost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, quota.LimitsConfig{})
+		turn := w.admit(as("ann"))
+		defer turn.End()
+		free := budget.Call{ID: budget.NewID(), Model: "m-free", Usage: tokens(100)}
+		for _, actual := range []usage.Micros{900_000, 1_000_000, 1_100_000} { // less, all, and more
+			ctx := quota.WithTurnLimits(turn.Context(), quota.TurnLimits{Cost: 1_000_000})
+			paid, err := w.Meter(ctx, quota.Cost{Tool: "search"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := paid.Settle(ctx, quota.Cost{Tool: "search", Money: actual}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Meter(ctx, quota.Cost{Tool: "clock"}); err != nil {
+				t.Errorf("after %v a tool that costs nothing: %v", actual, err)
+			}
+			if _, err := w.Budget().Reserve(ctx, free); err != nil {
+				t.Errorf("after %v a model that costs nothing: %v", actual, err)
+			}
+			if _, err := w.Meter(ctx, quota.Cost{Tool: "search", Money: 100_001}); err == nil {
+				t.Errorf("after %v a tool that costs too much was let through", actual)
+			}
 		}
 	})
 }
