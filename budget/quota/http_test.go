@@ -293,6 +293,27 @@ func TestAMissingIdentityIsAnsweredAsConfigured(t *testing.T) {
 	}
 }
 
+// What a resolver says besides that it knows nobody is worth nothing, and neither is
+// whom somebody before has put into the context.
+func TestARequestOfNobodyKnownIsForNobody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, quota.LimitsConfig{})
+	who := quota.Subject{User: "unset"}
+	resolver := quota.ResolverFunc(func(*http.Request) (quota.Subject, bool, error) {
+		return quota.Subject{User: "mallory", Plan: "pro"}, false, nil
+	})
+	wrap, err := quota.Middleware(w.Enforcer, resolver, quota.MiddlewareConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { who, _ = quota.SubjectFrom(r.Context()) }))
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r = r.WithContext(quota.WithSubject(r.Context(), quota.Subject{User: "alice"}))
+	if handler.ServeHTTP(httptest.NewRecorder(), r); !who.Nobody() {
+		t.Errorf("the request is for %+v", who)
+	}
+}
+
 // deaf is a ledger that cannot be reached.
 type deaf struct{ quota.Ledger }
 
