@@ -89,6 +89,7 @@ func (a *asking) report(ctx context.Context, got taken, turn, call string, tool 
 	for _, d := range observed {
 		e.denied(ctx, s, plan, turn, call, d, tool)
 	}
+	a.publishBegan(turn)
 	h := e.cfg.Hooks.Decided
 	if h == nil {
 		return

@@ -7,8 +7,8 @@ import (
 )
 
 // Event is something that happened, for alerts, audits and pages that show what
-// goes on: a [ThresholdReached], [CallSettled], [Denied], [Overage], [OutageBegan]
-// or [OutageEnded]. There are no others outside this package; a listener switches
+// goes on: a [ThresholdReached], [TurnBegan], [CallSettled], [Denied], [Overage],
+// [OutageBegan] or [OutageEnded]. There are no others outside this package; a listener switches
 // over the types and passes over what it does not know, as there may be more some
 // day.
 //
@@ -31,6 +31,8 @@ type EventKind string
 const (
 	// KindThreshold is the kind of a [ThresholdReached].
 	KindThreshold EventKind = "threshold"
+	// KindTurn is the kind of a [TurnBegan].
+	KindTurn EventKind = "turn"
 	// KindCall is the kind of a [CallSettled].
 	KindCall EventKind = "call"
 	// KindDenial is the kind of a [Denied].
@@ -84,6 +86,18 @@ type ThresholdReached struct {
 // Kind is [KindThreshold].
 func (ThresholdReached) Kind() EventKind { return KindThreshold }
 
+// TurnBegan says that a turn was let begin where a limit counts turns, so that it can
+// be told what has used that limit up. A turn that no limit counts is not told, and a
+// denied one is a [Denied].
+type TurnBegan struct {
+	Occasion
+	// Counted are the counters of turns that it counts in.
+	Counted []Counted
+}
+
+// Kind is [KindTurn].
+func (TurnBegan) Kind() EventKind { return KindTurn }
+
 // CallOutcome is what became of what a call reserved: a fixed set.
 type CallOutcome string
 
@@ -127,7 +141,7 @@ type CallSettled struct {
 // Kind is [KindCall].
 func (CallSettled) Kind() EventKind { return KindCall }
 
-// Counted is a counter that something was charged to.
+// Counted is a counter that something was charged to, or that a turn counts in.
 type Counted struct {
 	// Limit is the name of the limit, and Scope whose it is.
 	Limit string

@@ -41,6 +41,28 @@ func (e *Enforcer) publishCrossing(s Subject, c Crossing, l *Limit) {
 	e.cfg.Bus.Publish(t)
 }
 
+// publishBegan tells of a turn that passed, if anything counts turns.
+func (a *asking) publishBegan(turn string) {
+	if a.e.cfg.Bus == nil || a.stage != Admission {
+		return
+	}
+	var all []Counted
+	for i := range a.claims {
+		c := &a.claims[i]
+		for j := range c.entries {
+			if e := &c.entries[j]; e.Unit == Turns {
+				all = append(all, Counted{
+					Limit: c.limits[j].Name, Scope: c.limits[j].Scope, Counter: e.Counter, Span: e.Spans[1],
+					Amount: e.Amount, Observed: e.Observe,
+				})
+			}
+		}
+	}
+	if all != nil {
+		a.e.cfg.Bus.Publish(TurnBegan{Occasion: occasion(a.who.subject, turn, ""), Counted: all})
+	}
+}
+
 // publishSettled tells what became of a call.
 func (m *metered) publishSettled(u usage.Usage, n Amounts, released, guessed bool) {
 	if m.e.cfg.Bus == nil {

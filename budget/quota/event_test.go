@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -105,6 +106,42 @@ func TestTurnsThatAreCountedAtTheirEndReachThresholdsToo(t *testing.T) {
 			if got, want := strings.Join(told, "\n"), "alice mine 100% 2/2"; got != want {
 				t.Errorf("with %d limits, told:\n%s\nwant:\n%s", len(limits), got, want)
 			}
+		}
+	})
+}
+
+func TestATurnTellsWhereItCountsAndOnlyWhereAnythingDoes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		day := func(name string, scope quota.Scope, mode quota.Mode) quota.Limit {
+			return quota.Limit{Name: name, Scope: scope, Window: quota.Day, Max: quota.Max{quota.Turns: 1, quota.Tokens: 100}, Mode: mode}
+		}
+		w, events := listening(t, quota.LimitsConfig{
+			Limits: []quota.Limit{day("all", quota.Global, quota.Observe), day("mine", quota.User, quota.Enforce)},
+			Plans:  []quota.Plan{{Name: "off", Mode: quota.Off}},
+		})
+		turn := w.admit(as("alice"))
+		again := w.admit(turn.Context()) // the same one
+		again.End()
+		turn.End()
+		w.refused(as("alice"))
+		var got []string
+		for _, e := range only[quota.TurnBegan](events()) {
+			if e.Turn != turn.ID() || e.Subject.User != "alice" {
+				t.Errorf("it is told of %+v", e.Occasion)
+			}
+			for _, c := range e.Counted {
+				got = append(got, fmt.Sprintf("%s %s %v %d observed=%v %v", c.Limit, c.Counter.Key, c.Counter.Unit, c.Amount, c.Observed, c.Span.Contains(e.At)))
+			}
+		}
+		want := []string{"mine tenant=acme/user=alice turns 1 observed=false true", "all global turns 1 observed=true true"}
+		if !slices.Equal(got, want) {
+			t.Errorf("told:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		w, events = listening(t, limitsOf(quota.Limit{Scope: quota.User, Window: quota.Day, Max: quota.Max{quota.Tokens: 100}}))
+		w.admit(as("bob")).End()
+		if all := events(); len(all) != 0 {
+			t.Errorf("where no limit counts turns, told: %v", all)
 		}
 	})
 }

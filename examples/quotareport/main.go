@@ -5,7 +5,7 @@
 //	quotareport reconcile -dir audit -export bill.csv -from 2026-11-01 -to 2026-12-01
 //	quotareport suggest   -dir audit -from 2026-11-16
 //
-// "usage" says which calls used up a counter, and when. "reconcile" compares what was
+// "usage" says which calls, or turns, used up a counter, and when. "reconcile" compares what was
 // counted with a provider's export in CSV, by day and model: what only the provider
 // knows went past the enforcer. "suggest" derives limits from what was used, two to
 // three times the 95th percentile, and says what they would have denied.
@@ -16,6 +16,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -122,7 +123,7 @@ func usageOf(flags *flag.FlagSet) func(*query) error {
 	ask := audit.Question{Unit: quota.Tokens, Window: quota.Day}
 	scope := flags.String("scope", "user", "`scope` of the counter")
 	flags.Func("subject", "`ids`, such as tenant=acme,user=alice", subjectVar(&ask.Subject))
-	flags.Func("unit", "`unit`: calls, tokens, credits or money in micro-dollars (default tokens)", unitVar(&ask.Unit))
+	flags.Func("unit", "`unit`: turns, calls, tokens, credits or money in micro-dollars (default tokens)", unitVar(&ask.Unit))
 	flags.Func("window", "`window` of the limit, with its zone, such as day@Europe/Berlin (default day, which is in UTC)", windowVar(&ask.Window))
 	var at moment
 	flags.Func("at", "an `instant` in the window, such as 2026-11-23, a day in its zone, or 2026-11-23T15:04:05Z\n(default: all windows between -from and -to)", instantVar(&at))
@@ -135,7 +136,7 @@ func usageOf(flags *flag.FlagSet) func(*query) error {
 			q.from, q.to = span.Start, span.End.Add(24*time.Hour) // calls may end later
 		}
 		t := tabwriter.NewWriter(q.out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "when\tlimit\tcall\tmodel\tagent\tamount\ttotal")
+		fmt.Fprintln(t, "when\tlimit\tcall or turn\tmodel\tagent\tamount\ttotal")
 		n := 0
 		for use, err := range audit.Uses(q.records(), ask) {
 			if err != nil {
@@ -149,7 +150,8 @@ func usageOf(flags *flag.FlagSet) func(*query) error {
 					amount = "would deny"
 				}
 			}
-			fmt.Fprintf(t, "%s\t%s\t%q\t%q\t%q\t%s\t%d\n", r.At.Format(time.RFC3339), use.Limit, r.Call, r.Model, r.Agent, amount, use.Total)
+			id := cmp.Or(r.Call, r.Turn)
+			fmt.Fprintf(t, "%s\t%s\t%q\t%q\t%q\t%s\t%d\n", r.At.Format(time.RFC3339), use.Limit, id, r.Model, r.Agent, amount, use.Total)
 		}
 		if err := t.Flush(); err != nil {
 			return err

@@ -34,7 +34,7 @@ type Record struct {
 	// Erased is true if ids were taken out; see [Sink.Erase].
 	Erased bool `json:"erased,omitempty"`
 
-	// Of calls; see [quota.CallSettled].
+	// Of calls; see [quota.CallSettled]. Of turns there is Counted.
 
 	Model    string            `json:"model,omitempty"`
 	Agent    string            `json:"agent,omitempty"`
@@ -104,7 +104,7 @@ type Amounts struct {
 	Money   int64 `json:"money,omitempty"`
 }
 
-// Counted is a counter that a call was charged to.
+// Counted is a counter that a call was charged to, or that a turn counts in.
 type Counted struct {
 	Limit  string      `json:"limit"`
 	Scope  quota.Scope `json:"scope"`
@@ -129,6 +129,8 @@ func RecordOf(e quota.Event) (r Record, ok bool) {
 	switch e := e.(type) {
 	case quota.CallSettled:
 		r.settled(&e)
+	case quota.TurnBegan:
+		r.count(e.Counted)
 	case quota.ThresholdReached:
 		r.Limit, r.Scope, r.Unit = e.Limit, e.Scope, e.Counter.Unit.String()
 		r.Key, r.Window, r.Start, r.End = e.Counter.Key, e.Counter.Window, utc(e.Span.Start), utc(e.Span.End)
@@ -153,8 +155,12 @@ func (r *Record) settled(e *quota.CallSettled) {
 	r.Estimate, r.Usage = tokensOf(e.Estimate), tokensOf(e.Usage)
 	r.Held, r.Charged = amountsOf(&e.Held), amountsOf(&e.Charged)
 	r.Corrects, r.BeforeUsage, r.Before = e.Corrects, tokensOf(e.BeforeUsage), amountsOf(&e.Before)
-	for i := range e.Counted {
-		c := &e.Counted[i]
+	r.count(e.Counted)
+}
+
+func (r *Record) count(all []quota.Counted) {
+	for i := range all {
+		c := &all[i]
 		r.Counted = append(r.Counted, Counted{
 			Limit: c.Limit, Scope: c.Scope, Key: c.Counter.Key, Window: c.Counter.Window, Unit: c.Counter.Unit.String(),
 			Start: utc(c.Span.Start), End: utc(c.Span.End), Amount: c.Amount, Observed: c.Observed,

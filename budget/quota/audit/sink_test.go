@@ -113,6 +113,7 @@ func TestEveryEventIsReadBackAsItWas(t *testing.T) {
 			ResetsAt: span.End, RetryAfter: 1500 * time.Millisecond, Observed: true, Err: errors.New("dial tcp: secret"),
 		}},
 		quota.Overage{Occasion: about, Limit: "soft", Scope: quota.Team, Unit: quota.Money, Max: 1, Used: 2, Requested: 3, ResetsAt: span.End},
+		quota.TurnBegan{Occasion: about, Counted: []quota.Counted{{Limit: "mine", Scope: quota.User, Counter: counter, Span: span, Amount: 1}}},
 		quota.OutageBegan{Occasion: quota.Occasion{At: about.At}},
 		quota.OutageEnded{Occasion: quota.Occasion{At: about.At}, Lasted: 3 * time.Second, Failed: 4},
 	}
@@ -137,13 +138,17 @@ func TestEveryEventIsReadBackAsItWas(t *testing.T) {
 			ResetsAt: noon.Add(time.Hour), RetryMS: 1500, Observed: true,
 		},
 		{Limit: "soft", Scope: "team", Unit: "money", Max: 1, Used: 2, Requested: 3, ResetsAt: noon.Add(time.Hour)},
+		{Counted: []audit.Counted{{
+			Limit: "mine", Scope: "user", Key: "tenant=acme/user=alice", Window: "day", Unit: "tokens",
+			Start: noon, End: noon.Add(time.Hour), Amount: 1,
+		}}},
 		{},
 		{LastedMS: 3000, Failed: 4},
 	}
 	for i, e := range events {
 		bus.Publish(e)
 		want[i].V, want[i].Kind, want[i].At = audit.Version, e.Kind(), about.At.Round(0).UTC()
-		if i < 4 {
+		if i < 5 {
 			want[i].Subject, want[i].Turn, want[i].Call = about.Subject, "t", "c"
 		}
 	}

@@ -15,7 +15,8 @@ type Question struct {
 	// Scope and Subject say whose counters. For [quota.Global] Subject does not matter.
 	Scope   quota.Scope
 	Subject quota.Subject
-	// Unit is what is counted.
+	// Unit is what is counted: anything but [quota.ConcurrentTurns], of which nothing
+	// is used up.
 	Unit quota.Unit
 	// Window is the window of the limit, and At an instant in it. The zero At, or a
 	// rolling window, has all that was read. A window in the tenant's zone must be in
@@ -29,7 +30,7 @@ type Question struct {
 // Use is one answer: something that was charged to the counter, or denied because of
 // it.
 type Use struct {
-	// Record is the call, or the denial.
+	// Record is the call, of a counter of turns the turn, or the denial.
 	Record Record
 	// Limit is the name of the limit.
 	Limit string
@@ -41,7 +42,7 @@ type Use struct {
 	Total int64
 }
 
-// Uses says which calls used up a counter, and when: those of records that were
+// Uses says which calls, or turns, used up a counter, and when: those of records that were
 // charged to it, in the order of records. It yields errors of records as they come and
 // goes on while they do. The question's own error comes first and alone.
 func Uses(records iter.Seq2[Record, error], q Question) iter.Seq2[Use, error] {
@@ -51,8 +52,8 @@ func Uses(records iter.Seq2[Record, error], q Question) iter.Seq2[Use, error] {
 		case !ok:
 			yield(Use{}, fmt.Errorf("audit: Question.Subject has no id in the scope %.40q", string(q.Scope)))
 			return
-		case int(q.Unit) >= quota.Units || q.Unit < quota.Calls:
-			yield(Use{}, fmt.Errorf("audit: Question.Unit is %v, which is not charged to calls", q.Unit))
+		case int(q.Unit) >= quota.Units || q.Unit == quota.ConcurrentTurns:
+			yield(Use{}, fmt.Errorf("audit: Question.Unit is %v, which is not used up", q.Unit))
 			return
 		}
 		if err := q.Window.Validate(); err != nil {

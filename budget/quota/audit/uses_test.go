@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -146,7 +147,7 @@ func TestAQuestionThatCannotBeAnsweredSaysWhy(t *testing.T) {
 		want string
 	}{
 		{audit.Question{Scope: quota.Tenant, Subject: alice, Unit: quota.Tokens, Window: quota.Day}, `Question.Subject has no id in the scope "tenant"`},
-		{audit.Question{Scope: quota.User, Subject: alice, Unit: quota.Turns, Window: quota.Day}, "Question.Unit is turns"},
+		{audit.Question{Scope: quota.User, Subject: alice, Unit: quota.ConcurrentTurns, Window: quota.Day}, "Question.Unit is concurrent_turns"},
 		{audit.Question{Scope: quota.User, Subject: alice, Unit: 99, Window: quota.Day}, "Question.Unit is unit(99)"},
 		{audit.Question{Scope: quota.User, Subject: alice, Unit: quota.Tokens}, "Question.Window"},
 		{audit.Question{Scope: quota.User, Subject: alice, Unit: quota.Tokens, Window: quota.Day.InTenantZone()}, "Question.Window is day@tenant, must name the tenant's zone"},
@@ -186,6 +187,62 @@ func TestADenialByARateIsNoneOfADay(t *testing.T) {
 			t.Errorf("%v: denials are by %v, want %s", c.window, got, c.want)
 		}
 	}
+}
+
+// Somebody who may begin three turns a day is told which three these were.
+func TestTheAuditSaysWhichTurnsUsedUpACounterAndWhen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAudited(t,
+			quota.Limit{Name: "mine", Scope: quota.User, Window: quota.Day, Max: quota.Max{quota.Turns: 3}},
+			quota.Limit{Name: "at-once", Scope: quota.User, Max: quota.Max{quota.ConcurrentTurns: 9}},
+			quota.Limit{Name: "all", Scope: quota.Global, Window: quota.Day, Max: quota.Max{quota.Turns: 9}},
+		)
+		alice := quota.Subject{Tenant: "acme", User: "alice"}
+		var ids []string
+		for range 4 {
+			turn, err := a.Admit(quota.WithSubject(t.Context(), alice))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if turn.Denied() == nil {
+				ids = append(ids, turn.ID())
+			}
+			turn.End()
+			time.Sleep(time.Hour)
+		}
+		for _, scope := range []quota.Scope{quota.User, quota.Global} {
+			q := audit.Question{Scope: scope, Subject: alice, Unit: quota.Turns, Window: quota.Day, At: time.Now(), Denials: true}
+			var got, want []string
+			for u, err := range audit.Uses(a.read(t), q) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if u.Record.Kind == quota.KindDenial {
+					got = append(got, fmt.Sprintf("denied at %d", u.Total))
+				} else {
+					got = append(got, fmt.Sprintf("%s at %d o'clock, %d", u.Record.Turn, u.Record.At.Hour(), u.Total))
+				}
+			}
+			for i, id := range ids {
+				want = append(want, fmt.Sprintf("%s at %d o'clock, %d", id, i, i+1))
+			}
+			if scope == quota.User {
+				want = append(want, "denied at 3")
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: %v, want %v", scope, got, want)
+			}
+		}
+		time.Sleep(24 * time.Hour)
+		mine, err := a.ledger.History(t.Context(), "tenant=acme", quota.Counter{Key: "tenant=acme/user=alice", Window: quota.Day.ID(), Unit: quota.Turns}, 10)
+		if err != nil || len(mine) != 1 {
+			t.Fatalf("%+v, %v", mine, err)
+		}
+		if drifts, err := audit.Drifts(a.read(t), mine); err != nil || len(drifts) != 0 {
+			t.Errorf("ledger and audit differ: %+v, %v", drifts, err)
+		}
+	})
 }
 
 func TestACorrectionCountsByWhatItChanges(t *testing.T) {
