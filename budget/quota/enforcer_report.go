@@ -83,7 +83,7 @@ func (a *asking) report(ctx context.Context, got taken, turn, call string, tool 
 			}
 		}
 		for _, crossing := range c.result.Crossed {
-			a.reached(crossing)
+			a.reached(crossing, turn, call)
 		}
 	}
 	for _, d := range observed {
@@ -132,8 +132,8 @@ func (a *asking) over(c *claim, i int) *Denial {
 	return d
 }
 
-// reached tells that a threshold was crossed.
-func (a *asking) reached(c Crossing) {
+// reached tells that a threshold was crossed, and by which turn and call.
+func (a *asking) reached(c Crossing, turn, call string) {
 	l := a.named(c.Counter)
 	if h := a.e.cfg.Hooks.Reached; h != nil {
 		r := Reach{Unit: c.Counter.Unit, Percent: c.Percent, Plan: a.who.plan}
@@ -142,7 +142,7 @@ func (a *asking) reached(c Crossing) {
 		}
 		h(r)
 	}
-	a.e.publishCrossing(a.who.subject, c, l)
+	a.e.publishCrossing(occasion(a.who.subject, turn, call), c, l)
 }
 
 // named finds the limit of a counter.
@@ -165,7 +165,7 @@ func (a *asking) named(c Counter) *Limit {
 
 // crossings tells of what a settlement of something that somebody began at a time
 // has crossed; nil if nobody listens.
-func (e *Enforcer) crossings(w *who, at time.Time) func(Settled) {
+func (e *Enforcer) crossings(w *who, at time.Time, turn, call string) func(Settled) {
 	if e.cfg.Bus == nil && e.cfg.Hooks.Reached == nil {
 		return nil
 	}
@@ -175,7 +175,7 @@ func (e *Enforcer) crossings(w *who, at time.Time) func(Settled) {
 		}
 		a := e.asking(w, MidTurn, "", at)
 		for _, crossing := range s.Crossed {
-			a.reached(crossing)
+			a.reached(crossing, turn, call)
 		}
 	}
 }
@@ -183,7 +183,7 @@ func (e *Enforcer) crossings(w *who, at time.Time) func(Settled) {
 // told tells what came of a settlement; before is what was charged until then. It is
 // nil if nobody listens.
 func (m *metered) told(n, before Amounts) func(Settled) {
-	crossed := m.e.crossings(&m.who, m.holds.now)
+	crossed := m.e.crossings(&m.who, m.holds.now, m.turnID(), m.call.ID)
 	if m.e.cfg.Bus == nil {
 		return crossed
 	}

@@ -27,12 +27,12 @@ func (e *Enforcer) publishOverage(s Subject, turn, call string, d *Denial) {
 }
 
 // publishCrossing tells of a threshold; l is nil if there is no such limit any more.
-func (e *Enforcer) publishCrossing(s Subject, c Crossing, l *Limit) {
+func (e *Enforcer) publishCrossing(o Occasion, c Crossing, l *Limit) {
 	if e.cfg.Bus == nil {
 		return
 	}
 	t := ThresholdReached{
-		Occasion: occasion(s, "", ""), Counter: c.Counter, Span: c.Span,
+		Occasion: o, Counter: c.Counter, Span: c.Span,
 		Percent: c.Percent, Spent: c.Committed, Max: c.Limit,
 	}
 	if l != nil {

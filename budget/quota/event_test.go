@@ -89,6 +89,34 @@ func TestAThresholdIsToldOncePerSubjectLimitAndWindow(t *testing.T) {
 	})
 }
 
+func TestAThresholdNamesTheTurnAndTheCallThatHaveReachedIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, events := listening(t, limitsOf(
+			quota.Limit{Name: "mine", Scope: quota.User, Window: quota.Day, Max: quota.Max{quota.Tokens: 100, quota.Turns: 1}},
+			quota.Limit{Name: "all", Scope: quota.Global, Window: quota.Day, Max: quota.Max{quota.Turns: 1}},
+		))
+		turn := w.admit(as("alice"))
+		r, err := w.Budget().Reserve(turn.Context(), budget.Call{ID: "call-1", Model: "m-1", Usage: tokens(90)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.settle(r, tokens(90))
+		turn.End()
+		var got []string
+		for _, e := range only[quota.ThresholdReached](events()) {
+			if e.Turn != turn.ID() {
+				t.Errorf("%s %v: the turn is %q, want %q", e.Limit, e.Counter.Unit, e.Turn, turn.ID())
+			}
+			got = append(got, fmt.Sprintf("%s %v %d%% by %q", e.Limit, e.Counter.Unit, e.Percent, e.Call))
+		}
+		slices.Sort(got)
+		if want := []string{`all turns 100% by ""`, `mine tokens 80% by "call-1"`, `mine turns 100% by ""`}; !slices.Equal(got, want) {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	})
+}
+
 func TestTurnsThatAreCountedAtTheirEndReachThresholdsToo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

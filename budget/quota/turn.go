@@ -141,7 +141,7 @@ func (t *turn) keep(ctx context.Context, a *asking) {
 	lives := false
 	t.counts = make([]bool, len(a.claims))
 	if len(a.claims) > 1 || a.claims != nil && a.claims[0].state == claimOpen {
-		t.crossed = t.e.crossings(a.who, a.now)
+		t.crossed = t.e.crossings(a.who, a.now, t.id, "")
 	}
 	for i := range a.claims {
 		c := &a.claims[i]
