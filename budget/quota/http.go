@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate-go/headgate/budget/quota/internal/rolling"
 )
 
 // MiddlewareConfig says how [Middleware] answers. The zero MiddlewareConfig leaves it
@@ -240,7 +242,7 @@ func blankProblem(status int, detail string) *Problem {
 }
 
 // problem is the report of a denial.
-func (g *edge) problem(d *Denial, turn *Turn) *Problem {
+func (g *edge) problem(r *http.Request, d *Denial, turn *Turn) *Problem {
 	var p *Problem
 	if g.e == nil {
 		p = d.Problem(time.Now())
@@ -253,13 +255,47 @@ func (g *edge) problem(d *Denial, turn *Turn) *Problem {
 	}
 	if turn != nil {
 		p.Instance = problemInstance + turn.ID()
+		if p.RetryAfter > 0 && d.Stage == MidTurn && g.e != nil {
+			p.RetryAfter = max(p.RetryAfter, wholeSeconds(g.readmitted(r, d, turn)))
+		}
 	}
 	return p
 }
 
+// readmitted is how long it takes after a denial in the middle of a turn until a rolling
+// limit lets another turn begin: who asks again does so with a new one, of which nobody
+// waits for debts, as the calls of a turn do.
+func (g *edge) readmitted(r *http.Request, d *Denial, turn *Turn) time.Duration {
+	l := g.limit(r, d, turn)
+	if l == nil || !l.rolling() {
+		return 0
+	}
+	room := min(turn.turn.caps.limits.Room[d.Unit], l.Burst[d.Unit])
+	lacks := rolling.Quantity{Units: max(addAmounts(d.Used-d.Max, max(room, 1)), 0)}
+	return time.Duration(lacks.Time(l.Max[d.Unit], int64(l.Window.Per())))
+}
+
+// limit is the limit by which a turn was denied; nil if it cannot be told.
+func (g *edge) limit(r *http.Request, d *Denial, turn *Turn) *Limit {
+	if g.e == nil || turn == nil || d.Limit == "" {
+		return nil
+	}
+	limits, err := g.e.Limits(r.Context(), turn.Subject())
+	if err != nil {
+		return nil
+	}
+	for i := range limits {
+		l := &limits[i]
+		if _, has := l.Max[d.Unit]; has && l.Name == d.Limit && l.Scope == d.Scope {
+			return l
+		}
+	}
+	return nil
+}
+
 // refuse answers a denial.
 func (g *edge) refuse(w http.ResponseWriter, r *http.Request, d *Denial, turn *Turn) {
-	p := g.problem(d, turn)
+	p := g.problem(r, d, turn)
 	g.denialFields(w.Header(), r, d, p, turn)
 	g.write(w, r, p)
 }

@@ -111,35 +111,28 @@ func fieldName(limit string, u Unit, units int) string {
 func (g *edge) denialFields(h http.Header, r *http.Request, d *Denial, p *Problem, turn *Turn) {
 	h.Del(fieldPolicy)
 	h.Del(fieldLimit)
-	if g.e == nil || turn == nil || d.Limit == "" || p.Status != http.StatusTooManyRequests {
+	if p.Status != http.StatusTooManyRequests {
 		return
 	}
-	limits, err := g.e.Limits(r.Context(), turn.Subject())
-	if err != nil {
+	l := g.limit(r, d, turn)
+	if l == nil {
 		return
 	}
-	for i := range limits {
-		l := &limits[i]
-		quota, has := l.Max[d.Unit]
-		if !has || l.Name != d.Limit || l.Scope != d.Scope {
-			continue
+	quota := l.Max[d.Unit]
+	f := quotaField{
+		name: fieldName(l.Name, d.Unit, len(l.Max)), unit: d.Unit, quota: quota,
+		window: l.Window.Per(), left: d.Left(), reset: p.RetryAfter,
+	}
+	p.Violated = []string{f.name}
+	if l.rolling() {
+		if burst := l.Burst[d.Unit]; burst != quota {
+			f.burst = burst
 		}
-		f := quotaField{
-			name: fieldName(l.Name, d.Unit, len(l.Max)), unit: d.Unit, quota: quota,
-			window: l.Window.Per(), left: d.Left(), reset: p.RetryAfter,
-		}
-		p.Violated = []string{f.name}
-		if l.rolling() {
-			if burst := l.Burst[d.Unit]; burst != quota {
-				f.burst = burst
-			}
-		} else if l.Soft {
-			f.quota = d.Max
-		}
-		if g.shown[d.Scope] {
-			setFields(h, []quotaField{f})
-		}
-		return
+	} else if l.Soft {
+		f.quota = d.Max
+	}
+	if g.shown[d.Scope] {
+		setFields(h, []quotaField{f})
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 // given.
 //
 // If the response has not begun, it becomes that of [Middleware] to a denied request:
-// 429 with a [Problem], and so on. If a stream of server-sent events
+// 429 with a [Problem], and so on. Retry-After is then when another request may begin,
+// which may be later than when the call would have passed. If a stream of server-sent events
 // (text/event-stream) has begun, the report ends it as an event named "error", which
 // is flushed; the handler must write nothing more. In browsers an EventSource gives
 // it to the same listeners as its own errors, from which it differs by having data.
@@ -45,7 +46,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, err error) bool {
 	case !stream:
 		return false
 	}
-	if g.problem(d, turn).WriteEvent(w) == nil {
+	if g.problem(r, d, turn).WriteEvent(w) == nil {
 		_ = http.NewResponseController(w).Flush() // what cannot be flushed goes out at the end
 	}
 	return true

@@ -8,8 +8,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate-go/headgate/budget/quota"
@@ -81,6 +83,43 @@ func TestADenialInTheMiddleOfAStreamEndsItInBand(t *testing.T) {
 	}
 	if events[4].name != "error" || p.Status != 429 || p.Stage != "mid_turn" || !strings.Contains(p.Detail, "stopped early") || p.Instance == "" {
 		t.Errorf("the last event is %q", events[4])
+	}
+}
+
+// A call may wait for a limit in debt, and a turn does not: who was refused in the
+// middle of one and comes back as told must not be refused again at the beginning.
+func TestWhoIsRefusedInTheMiddleIsToldWhenTheNextTurnMayBegin(t *testing.T) {
+	t.Parallel()
+	for _, room := range []int64{0, 3_000} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, limitsOf(quota.Limit{
+				Name: "rate", Scope: quota.User, Window: aMinute, Max: quota.Max{quota.Tokens: 60_000}, MaxWait: wait(10 * time.Second),
+			}), func(c *quota.Config) { c.Turn.Room = quota.Max{quota.Tokens: room} })
+			s := w.serve(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				for range 2 { // the first empties the bucket, and more; nobody waits for its debt
+					res, err := w.try(r.Context(), tokens(4_000))
+					if err != nil {
+						quota.Refuse(rw, r, err)
+						return
+					}
+					w.settle(res, tokens(68_000))
+				}
+			}), quota.MiddlewareConfig{})
+			got := s.get("alice")
+			p := problemOf(t, got)
+			seconds, err := strconv.Atoi(got.Header().Get("Retry-After"))
+			if err != nil || p.Stage != "mid_turn" || p.RetryAfter != int64(seconds) {
+				t.Fatalf("status %d, Retry-After %v, report %+v", got.Code, got.Header()["Retry-After"], p)
+			}
+			if !strings.Contains(got.Header().Get("RateLimit"), fmt.Sprintf(";t=%d", seconds)) {
+				t.Errorf("RateLimit is %q, and Retry-After %d", got.Header().Get("RateLimit"), seconds)
+			}
+			if want := (8_000 + max(room, 1) + 999) / 1000; int64(seconds) != want {
+				t.Errorf("a turn that needs %d tokens is told to wait %d s for a debt of 8,000, want %d", room, seconds, want)
+			}
+			time.Sleep(time.Duration(seconds) * time.Second)
+			w.admit(as("alice")).End()
+		})
 	}
 }
 
