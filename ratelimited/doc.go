@@ -82,7 +82,7 @@
 //
 // # What it does not do
 //
-// A gate is one process's view of the quota: give each replica a share of it. An
-// estimate is an estimate: a call that uses more is repaid by waiting. Live
+// A gate alone is one process's view of the quota: replicas share it (Config.Share),
+// or each gets a part. An estimate is an estimate: a call that uses more is repaid by waiting. Live
 // sessions would go round the gate; the wrapper does not offer them.
 package ratelimited
