@@ -92,6 +92,17 @@ func parse(args []string, help io.Writer) ([]adaptive.Setting, error) {
 	if err := commandline.Parse(f, args, help, usage, ""); err != nil {
 		return nil, err
 	}
+	for _, n := range []struct { // 0 would be their defaults
+		name  string
+		value time.Duration
+	}{{"depth", s.Depth}, {"latency", s.Latency}} {
+		if n.value <= 0 {
+			return nil, fmt.Errorf("-%s is %v, must be above 0", n.name, n.value)
+		}
+	}
+	if s.Callers <= 0 {
+		return nil, fmt.Errorf("-callers is %d, must be above 0", s.Callers)
+	}
 	s.Seed = *seed
 	one := false
 	f.Visit(func(f *flag.Flag) { one = one || f.Name != "seed" })

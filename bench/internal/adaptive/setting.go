@@ -79,6 +79,9 @@ type Result struct {
 	Jain float64
 }
 
+// mostRate bounds Setting.Rate: every call is an event.
+const mostRate = 1_000_000
+
 func (s Setting) withDefaults() Setting {
 	if s.Callers == 0 {
 		s.Callers = 200
@@ -102,6 +105,10 @@ func (s Setting) Validate() error {
 		return fmt.Errorf("adaptive: Setting.Clients is %d, must be at least 1", s.Clients)
 	case s.Callers < s.Clients:
 		return fmt.Errorf("adaptive: Setting.Callers is %d, must be at least one for each of %d clients", s.Callers, s.Clients)
+	case s.Places < 0:
+		return fmt.Errorf("adaptive: Setting.Places is %d, must not be negative", s.Places)
+	case s.Rate > mostRate:
+		return fmt.Errorf("adaptive: Setting.Rate is %v, must be at most %d", s.Rate, mostRate)
 	case !(s.Rate >= 0) || s.Rate == 0 && s.Places <= 0:
 		return fmt.Errorf("adaptive: Setting.Rate is %v, must be positive where Places is %d", s.Rate, s.Places)
 	case s.Depth < 0:
