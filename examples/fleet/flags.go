@@ -93,11 +93,13 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 		{"tokens", int64(o.tokens)},
 		{"tpm", o.tpm},
 		{"users", int64(o.users)},
-		{"window", int64(o.window)},
 	} {
 		if n.value <= 0 {
 			return o, fmt.Errorf("-%s is %v, must be above 0", n.name, n.value)
 		}
+	}
+	if o.window <= 0 {
+		return o, fmt.Errorf("-window is %v, must be above 0", o.window)
 	}
 	if o.last < 0 {
 		return o, fmt.Errorf("-for is %v, must not be negative", o.last)

@@ -19,7 +19,7 @@ func TestCommandLinesThatMakeNoSense(t *testing.T) {
 		"-redis a:1 -double http://b -tokens 0":     "-tokens is 0",
 		"-redis a:1 -double http://b -tpm 0":        "-tpm is 0",
 		"-redis a:1 -double http://b -users 0":      "-users is 0",
-		"-redis a:1 -double http://b -window -1s":   "-window is -1000000000",
+		"-redis a:1 -double http://b -window -1s":   "-window is -1s, must",
 		"-redis a:1 -double http://b -for never":    `"never"`,
 		"-redis a:1 -double http://b -for -1s":      "-for is -1s",
 		"-redis a:1 -double http://b and more":      `"and"`,
