@@ -259,9 +259,10 @@ func (l *Lessee) setPart(i int, part float64) {
 	}
 }
 
-// hasten tells that there is something to do at t.
+// hasten tells that there is something to do at t. While a request is under way, or
+// waits to be sent again, there is nothing: its answer is looked at first.
 func (l *Lessee) hasten(t int64) {
-	if t < l.announced && !l.fenced && !l.cfg.Alone {
+	if t < l.announced && l.flight == nil && !l.fenced && !l.cfg.Alone {
 		l.announced = t
 		if l.cfg.Wake != nil {
 			l.cfg.Wake()

@@ -168,3 +168,46 @@ func TestAForecastBeforeAReplicaGoesByItsPart(t *testing.T) {
 		t.Errorf("fenced %v, and 1 is forecast in %v", other.lessee.Fenced(), other.limiter().Forecast(other.now, 1))
 	}
 }
+
+// While a request waits to be sent again there is nothing to do, however often a gate tries
+// whether a call can start that takes what is at hand of one limit and lacks another: who
+// is woken by that would do nothing else.
+func TestNobodyIsWokenBeforeARequestIsSentAgain(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, share.Leased, minute(60_000), minute(60_000))
+	for range 40 { // so that there is a stock
+		d.demand = budget.Demand{Next: []int64{100, 0}, Backlog: []int64{100, 0}}
+		d.limiter().Fits(d.now, 100)
+		d.exchange()
+		if h, ok := d.limiter().TryTake(d.now, 100); ok {
+			d.limiter().Settle(d.now, h, 100)
+		}
+		d.after(50 * time.Millisecond)
+	}
+	d.demand = budget.Demand{Next: []int64{100, 1}}
+	d.lessee.Limiter(1).Fits(d.now, 1)
+	r := d.asked()
+	if r == nil {
+		t.Fatal("it asks for nothing")
+	}
+	d.lessee.Failed(d.now, *r)
+	if d.asked() != nil || d.due() <= 0 {
+		t.Fatal("the request is sent again at once")
+	}
+	has := d.limiter().Level(d.now)
+	if has == 0 {
+		t.Fatal("it has nothing at hand: this test proves nothing")
+	}
+	d.wakes = 0
+	for range 10 {
+		d.limiter().Settle(d.now, d.take(has), 0) // the other limit lacks what the call takes of that
+		d.lessee.Limiter(1).Fits(d.now, 1)
+		d.due()
+	}
+	if d.wakes > 0 {
+		t.Errorf("it was woken %d times, though there is nothing to do", d.wakes)
+	}
+	if d.after(d.due()); d.asked() == nil {
+		t.Error("the request is not sent again when it is due")
+	}
+}

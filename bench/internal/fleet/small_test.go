@@ -172,6 +172,26 @@ func TestReplicasGoOnWithoutTheStoreAndAskForNoMoreThanTheQuota(t *testing.T) {
 	}
 }
 
+// A store that goes down during bursts finds replicas with a part of what their calls need.
+func TestBurstsDoNotEndWithTheStore(t *testing.T) {
+	t.Parallel()
+	for _, m := range []Mode{Leased, Central, Static} {
+		cfg := Config{
+			Replicas: 8, Mode: m, Load: 0.4, Seed: 1, Length: 6 * time.Minute, DownFrom: 3 * time.Minute, DownTo: 5 * time.Minute,
+		}
+		l := play(t, cfg)
+		started := 0
+		for i := range l.Calls {
+			if at := l.Calls[i].Started; at >= 200*time.Second && at < 300*time.Second {
+				started++
+			}
+		}
+		if r := Measure(l); r.Throttled > 0 || r.MaxUse > 1 || started < 1200 {
+			t.Errorf("%v: %v of the attempts were refused, the largest use is %v, and %d calls were sent while the store was down", m, r.Throttled, r.MaxUse, started)
+		}
+	}
+}
+
 func TestConfigNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	ok := Config{Replicas: 2}
