@@ -1,8 +1,11 @@
 package quota_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -226,4 +229,51 @@ func TestReadyIsWhatTheFailurePoliciesLetPass(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A client that gives up at the deadline of an operation may do so a moment before its
+// context ends. That is the store's fault all the same.
+func TestAnOutageIsCheapWhereTheClientWatchesTheDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t)
+		w := newWorld(t, limitsOf(daily("day", quota.User, quota.Tokens, 1000)), s.over(nil))
+		s.set(func(string, string) error { return context.DeadlineExceeded })
+		for range 20 {
+			if d := w.denied(as("ann"), tokens(1)); d.Reason != quota.ReasonUnavailable || !errors.Is(d, quota.ErrUnavailable) {
+				t.Fatalf("got %v", d)
+			}
+		}
+		if n := s.called("reserve"); n != 5 {
+			t.Errorf("20 calls asked the store %d times, want 5", n)
+		}
+	})
+}
+
+// lapsing is a context whose deadline has passed, and that has not ended yet.
+type lapsing struct{ context.Context }
+
+func (lapsing) Deadline() (time.Time, bool) { return time.Now(), true }
+
+// The same where it is the deadline of a caller, which is no fault of the store.
+func TestACallersDeadlineIsNoOutageAMomentBeforeItsContextEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t)
+		var log bytes.Buffer
+		w := newWorld(t, limitsOf(daily("day", quota.User, quota.Tokens, 1000)), s.over(nil), func(cfg *quota.Config) {
+			cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		s.set(func(string, string) error { return context.DeadlineExceeded })
+		for range 20 {
+			if _, err := w.try(lapsing{as("ann")}, tokens(1)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("got %v", err)
+			}
+		}
+		s.set(nil)
+		w.reserve(as("ann"), tokens(1))
+		if strings.Contains(log.String(), "cannot be reached") {
+			t.Errorf("it was told as an outage:\n%s", &log)
+		}
+	})
 }

@@ -211,13 +211,26 @@ func (e *Enforcer) within(ctx context.Context, do func(context.Context) error) e
 	if e.local {
 		return do(ctx)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, e.cfg.LedgerTimeout, errLedgerSlow)
+	limited, cancel := context.WithTimeoutCause(ctx, e.cfg.LedgerTimeout, errLedgerSlow)
 	defer cancel()
-	err := do(ctx)
-	if err != nil && context.Cause(ctx) == errLedgerSlow && !errors.Is(err, ErrUnavailable) {
+	err := do(limited)
+	slow := context.Cause(limited) == errLedgerSlow || errors.Is(err, context.DeadlineExceeded) && ended(ctx) == nil
+	if err != nil && slow && !errors.Is(err, ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", ErrUnavailable, errLedgerSlow)
 	}
 	return err
+}
+
+// ended is the error of a context that has ended, or is about to: whoever looks at the
+// clock finds that its deadline has passed a moment before the context does.
+func ended(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 var errLedgerSlow = errors.New("it did not answer in time")

@@ -32,9 +32,9 @@ func (a *asking) take(ctx context.Context, note Note) (taken, *Denial, error) {
 			if !a.e.local && !errors.Is(err, errNotAsked) { // it may have been done all the same
 				_ = a.e.later.add(ctx, operation{do: releaseClaim, tree: c.tree, id: c.id, doubtful: true})
 			}
-			if ctx.Err() != nil {
+			if end := ended(ctx); end != nil {
 				a.giveBack(ctx, i)
-				return t, nil, ctx.Err()
+				return t, nil, end
 			}
 			if d := a.without(c, err); d != nil {
 				a.giveBack(ctx, i)

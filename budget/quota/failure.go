@@ -45,7 +45,7 @@ func unreachable(err error) bool { return !errors.Is(err, ErrUnknownReservation)
 // note is told how an operation of the ledger ended. ctx is the caller's, whose end
 // is no fault of the ledger.
 func (o *outage) note(ctx context.Context, err error) {
-	failed := err != nil && unreachable(err) && ctx.Err() == nil
+	failed := err != nil && unreachable(err) && ended(ctx) == nil
 	if err != nil && !failed {
 		return
 	}

@@ -80,7 +80,7 @@ func (b *breaker) ended(ctx context.Context, a asked, err error) {
 	}
 	switch {
 	case err == errUnasked: // which says nothing about the store: if it was to try it, the next one is
-	case err != nil && ctx.Err() != nil:
+	case err != nil && ended(ctx) != nil:
 	case !errors.Is(err, ErrUnavailable):
 		b.failures, b.pause = 0, 0
 	case a.who == aside: // if it has tried, the next one may at once

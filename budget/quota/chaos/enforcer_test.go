@@ -11,9 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate-go/headgate/budget"
 	"github.com/headgate-go/headgate/budget/quota"
 	"github.com/headgate-go/headgate/budget/quota/journal"
+	"github.com/headgate-go/headgate/budget/quota/redisledger"
 	"github.com/headgate-go/headgate/internal/servers"
 	"github.com/headgate-go/headgate/usage"
 )
@@ -113,6 +116,56 @@ func TestAnEnforcerOutlivesItsRedis(t *testing.T) {
 	closing, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if err := errors.Join(e.Close(closing), ledger.Close(closing), j.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Where Redis does not answer any more, the first callers wait for it, and hardly any of the others.
+func TestARedisThatStandsStillIsACheapOutage(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t, servers.RedisOptions{})
+	limits, err := quota.NewLimits(quota.LimitsConfig{Limits: []quota.Limit{
+		{Name: "month", Scope: quota.User, Window: quota.Month, Max: quota.Max{quota.Tokens: 1e9}, Failure: quota.Open},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true}) // as most programs have it
+	defer client.Close()
+	ledger, err := redisledger.New(t.Context(), redisledger.Config{Client: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := quota.New(quota.Config{Ledger: ledger, Limits: limits, Logger: silent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := quota.WithSubject(t.Context(), quota.Subject{Tenant: "acme", User: "ann"})
+	slow := func(calls int) (n int) {
+		for range calls {
+			begun := time.Now()
+			r, err := e.Budget().Reserve(ctx, budget.Call{ID: budget.NewID(), Model: "m", Usage: usage.Usage{Input: 1}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if time.Since(begun) > timeout/2 {
+				n++
+			}
+			if err := r.Release(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return n
+	}
+	slow(1)
+	server.Pause()
+	if n := slow(30); n < 1 || n > 12 {
+		t.Errorf("%d of 30 calls have waited for a server that stands still, want 5 and some that try it", n)
+	}
+	server.Resume()
+	closing, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := errors.Join(e.Close(closing), ledger.Close(closing)); err != nil {
 		t.Error(err)
 	}
 }
