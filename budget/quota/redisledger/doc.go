@@ -47,8 +47,11 @@
 // [Config].Remember after its end.
 //
 // A tree is in one slot, and one server does all of it: some 20 000 reservations a second
-// are what a core of it can do. So a limit that every tenant shares wants a tree of its
-// own, and no more traffic than that.
+// are what a core of it can do. A limit that every tenant shares (quota.Global) has a tree
+// of its own, which every call of every replica would go to: put package [blocks] before
+// the ledger, blocks.New(ledger, blocks.Config{}), so that each replica leases blocks of it
+// and spends them without asking. Its documentation says by how much such a limit may be
+// passed then.
 //
 // # What may be lost
 //
@@ -127,4 +130,6 @@
 // numbers of another machine:
 //
 //	go test -run xxx -bench ReserveAndSettle -count 3 ./budget/quota/redisledger
+//
+// [blocks]: https://pkg.go.dev/github.com/headgate-go/headgate/budget/quota/blocks
 package redisledger
