@@ -208,10 +208,14 @@ func (e *Enforcer) asked(ctx context.Context, a asked, do func(context.Context) 
 
 // within does an operation of the ledger within its time.
 func (e *Enforcer) within(ctx context.Context, do func(context.Context) error) error {
+	return e.withinTime(ctx, e.cfg.LedgerTimeout, do)
+}
+
+func (e *Enforcer) withinTime(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
 	if e.local {
 		return do(ctx)
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, e.cfg.LedgerTimeout, errLedgerSlow)
+	limited, cancel := context.WithTimeoutCause(ctx, limit, errLedgerSlow)
 	defer cancel()
 	err := do(limited)
 	slow := context.Cause(limited) == errLedgerSlow || errors.Is(err, context.DeadlineExceeded) && ended(ctx) == nil

@@ -53,7 +53,8 @@ type Config struct {
 	// Ledger keeps what is spent. The enforcer does not close it.
 	Ledger Ledger
 	// LedgerTimeout is how long an operation of the ledger may take before the
-	// failure policies of limits decide. Defaults to [DefaultLedgerTimeout].
+	// failure policies of limits decide; Erase may take longer. Defaults to
+	// [DefaultLedgerTimeout].
 	LedgerTimeout time.Duration
 	// Limits says what is limited for whom: a [*Limits], or a [LimitCache] before
 	// what knows. [Enforcer.Reload] replaces it.

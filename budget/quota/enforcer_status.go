@@ -90,6 +90,9 @@ func (e *Enforcer) Reset(ctx context.Context, s Subject, scope Scope) ([]LimitSt
 // reserved, and the past. Ids within it are erased on their own. Use it when somebody
 // has a right to be forgotten, and not to give spend back. It is an error for
 // [Global], which is nobody's id; there is [Enforcer.Reset].
+//
+// A store makes many steps of that where there is much to forget, so it may take as long
+// as ctx lets it, up to a minute.
 func (e *Enforcer) Erase(ctx context.Context, s Subject, scope Scope) error {
 	if err := s.Validate(); err != nil {
 		return err
@@ -101,12 +104,15 @@ func (e *Enforcer) Erase(ctx context.Context, s Subject, scope Scope) error {
 	if !ok {
 		return fmt.Errorf("quota: Erase: the subject has no id of scope %q", clipText(string(scope)))
 	}
-	err := e.within(ctx, func(ctx context.Context) error {
+	err := e.withinTime(ctx, max(e.cfg.LedgerTimeout, eraseTimeout), func(ctx context.Context) error {
 		return e.cfg.Ledger.Erase(ctx, e.cfg.Hierarchy.TreeOf(s, scope), key)
 	})
 	e.outage.note(ctx, err)
 	return err
 }
+
+// eraseTimeout is how long erasing may take.
+const eraseTimeout = time.Minute
 
 // change changes the counters of some limits. What is under way at a time is no
 // spend, and left alone.

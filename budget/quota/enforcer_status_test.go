@@ -281,3 +281,35 @@ func TestZonesThatAreMadeForEachCallAreNotKept(t *testing.T) {
 		}
 	})
 }
+
+// erasingSlowly is a store that has much to forget.
+type erasingSlowly struct{ quota.Ledger }
+
+func (s erasingSlowly) Erase(ctx context.Context, tree, key string) error {
+	for range 10 { // steps, each of which is fast enough
+		select {
+		case <-time.After(quota.DefaultLedgerTimeout / 2):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return s.Ledger.Erase(ctx, tree, key)
+}
+
+func TestErasingMayTakeLongerThanOtherOperations(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, limitsOf(daily("day", quota.User, quota.Tokens, 1000)), func(cfg *quota.Config) { cfg.Ledger = erasingSlowly{cfg.Ledger} })
+		ann := quota.Subject{Tenant: "acme", User: "ann"}
+		w.call(as("ann"), tokens(100))
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := w.Erase(short, ann, quota.User); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("with a second: %v", err)
+		}
+		if err := w.Erase(t.Context(), ann, quota.User); err != nil {
+			t.Errorf("without a deadline: %v", err)
+		}
+		w.stands(as("ann"), "day", quota.Tokens, 0, 0)
+	})
+}
