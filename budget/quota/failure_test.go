@@ -265,7 +265,10 @@ func TestAHoldWhoseSettlementWaitsIsRenewed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore(t)
-		w := newWorld(t, threeScopes(quota.Closed, quota.Closed, quota.Closed), s.over(nil))
+		var lapsed atomic.Int64
+		w := newWorld(t, threeScopes(quota.Closed, quota.Closed, quota.Closed), s.over(nil), func(cfg *quota.Config) {
+			cfg.Hooks.Lapsed = func(n int) { lapsed.Add(int64(n)) }
+		})
 		r := w.reserve(as("ann"), tokens(100))
 		s.set(func(op, _ string) error {
 			if op == "settle" {
@@ -279,6 +282,12 @@ func TestAHoldWhoseSettlementWaitsIsRenewed(t *testing.T) {
 		s.set(nil)
 		time.Sleep(time.Minute)
 		w.stands(as("ann"), "user", quota.Tokens, 70, 0)
+
+		renewed := s.called("renew") // and nobody is asked to renew what has ended
+		time.Sleep(12 * time.Minute)
+		if n := s.called("renew") - renewed; n != 0 || lapsed.Load() != 0 {
+			t.Errorf("what was settled was renewed %d times, and %d are said to have lapsed", n, lapsed.Load())
+		}
 	})
 }
 
