@@ -2,6 +2,7 @@ package sqlledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -30,7 +31,8 @@ var _ quota.Ledger = (*Ledger)(nil)
 
 // New makes a ledger on a database, whose tables it makes if they are not there, or are of
 // an older version. Close ends it. The error names every field of the configuration that
-// is wrong, and matches [quota.ErrUnavailable] if the database is at fault.
+// is wrong, and matches [quota.ErrUnavailable] if the database is at fault, also if it can
+// only be read.
 func New(ctx context.Context, cfg Config) (*Ledger, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -41,6 +43,9 @@ func New(ctx context.Context, cfg Config) (*Ledger, error) {
 		return nil, err
 	}
 	l := newLedger(cfg, s)
+	if err := l.combiner.do(ctx, max(cfg.Timeout, openLimit), 0, probing{}); err != nil {
+		return nil, errors.Join(err, l.Close(context.WithoutCancel(ctx)))
+	}
 	if cfg.SweepEvery > 0 {
 		l.sweeps.Go(l.sweepAgain)
 	}
@@ -176,8 +181,9 @@ func (l *Ledger) History(ctx context.Context, tree string, c quota.Counter, n in
 	return op.res, nil
 }
 
-// Healthy implements [quota.Ledger]: it makes a transaction that may write.
-func (l *Ledger) Healthy(ctx context.Context) error { return l.do(ctx, 0, idling{}) }
+// Healthy implements [quota.Ledger]: it makes a transaction that may write, and finds out
+// whether the database lets it.
+func (l *Ledger) Healthy(ctx context.Context) error { return l.do(ctx, 0, probing{}) }
 
 // Flush implements [quota.Ledger]. There is nothing to wait for: what was answered is
 // durable.

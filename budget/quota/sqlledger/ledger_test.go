@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -195,4 +196,38 @@ func TestAClosedLedgerIsUnavailable(t *testing.T) {
 			t.Errorf("Healthy after Close: %v, want %v", err, quota.ErrUnavailable)
 		}
 	})
+}
+
+func TestADatabaseThatCanOnlyBeReadIsUnavailable(t *testing.T) {
+	t.Parallel()
+	for name, reading := range map[string]func(testing.TB) (make, read database){
+		"sqlite": func(t testing.TB) (database, database) {
+			d := newSQLite(t)
+			return d, database{d.driver, "file:" + d.dsn + "?mode=ro"}
+		},
+		"postgres": func(t testing.TB) (database, database) {
+			d := newPostgres(t)
+			dsn, err := url.Parse(d.dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			query := dsn.Query()
+			query.Set("default_transaction_read_only", "on")
+			dsn.RawQuery = query.Encode()
+			return d, database{d.driver, dsn.String()}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			make, read := reading(t)
+			l := make.ledger(t)
+			if err := l.Healthy(t.Context()); err != nil {
+				t.Errorf("Healthy: %v", err)
+			}
+			l, err := sqlledger.New(t.Context(), sqlledger.Config{DB: read.open(t), SweepEvery: -1})
+			if !errors.Is(err, quota.ErrUnavailable) || !strings.Contains(err.Error(), "read") || l != nil {
+				t.Errorf("New: %v, want an error that says that the database can only be read", err)
+			}
+		})
+	}
 }

@@ -2,6 +2,7 @@ package sqlledger
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
 
@@ -142,3 +143,12 @@ type idling struct{}
 
 func (idling) need(*book)     {}
 func (idling) do(*book) error { return nil }
+
+// probing asks besides whether it can be written to: SQLite begins a transaction that may
+// write in a file that can only be read, too.
+type probing struct{ idling }
+
+func (probing) within(ctx context.Context, tx transaction, _ int64) error {
+	_, err := tx.exec(ctx, "UPDATE {p}writers SET at = at WHERE 1 = 0")
+	return err
+}
