@@ -65,6 +65,8 @@ func (o *options) validate() error {
 		return errors.New("-dsn is for the stores sqlite, postgres and redis") // and may hold a password
 	case o.store == "memory" && o.journal != "":
 		return fmt.Errorf("-journal %q: is for the stores sqlite, postgres and redis", o.journal)
+	case o.store == "memory" && o.failOpen:
+		return errors.New("-fail-open is for the stores sqlite, postgres and redis")
 	case o.lease < time.Second || o.lease > time.Hour:
 		return fmt.Errorf("-lease %v: must be 1s to 1h", o.lease)
 	case o.adminToken == "" || strings.ContainsFunc(o.adminToken, func(r rune) bool { return r <= ' ' || r > '~' }):

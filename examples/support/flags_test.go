@@ -26,6 +26,7 @@ func TestTheCommandLine(t *testing.T) {
 		{[]string{"-store", "paper"}, `-store "paper"`},
 		{[]string{"-dsn", "x.db"}, "-dsn is for"},
 		{[]string{"-journal", "spent"}, `-journal "spent"`},
+		{[]string{"-fail-open"}, "-fail-open"},
 		{[]string{"-store", "sqlite", "-lease", "10ms"}, "-lease 10ms"},
 		{[]string{"now"}, `unexpected argument "now"`},
 	} {
