@@ -61,6 +61,10 @@ func New(ledger quota.Ledger, cfg Config) (*Ledger, error) {
 	// An instant of 0 is long ago.
 	l := &Ledger{next: ledger, cfg: cfg, base: time.Now().Add(-time.Hour), trees: map[string]*tree{}, id: budget.NewID()}
 	l.ctx, l.stop = context.WithCancel(context.Background())
+	if err := l.register(); err != nil {
+		l.stop()
+		return nil, err
+	}
 	return l, nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/headgate-go/headgate/budget/quota"
 )
 
@@ -61,13 +63,17 @@ type Config struct {
 	// Min is the smallest block, by unit, as far as Share lets it. 0 leases no more
 	// than is asked for where calls are rare, so that nothing lies idle.
 	Min quota.Amounts
-	// Name stands as the agent in the notes of blocks, for audits. Defaults to
+	// Name stands as the agent in the notes of blocks, for audits, and is the label
+	// ledger of the metrics, to tell several ledgers of a program apart. Defaults to
 	// [DefaultName].
 	Name string
 	// Recheck is how long it is believed that a limit is used up, without asking
 	// again. Only what is spent counts for that, and not what others hold or have
 	// leased. Defaults to [DefaultRecheck].
 	Recheck time.Duration
+	// Registerer for the Prometheus metrics, which stay registered after Close.
+	// Defaults to none.
+	Registerer prometheus.Registerer
 	// Remember is how long reservations that have ended are remembered, as far as
 	// MaxRemembered goes. Defaults to [DefaultRemember].
 	Remember time.Duration

@@ -89,6 +89,32 @@
 //   - Corrections downwards to calendar limits reach the last 64 blocks of a window that
 //     were settled; what is beyond is not given back.
 //
+// # Metrics
+//
+// With a [Config].Registerer, and [Config].Name as the label ledger of all, [Stats] are
+// Prometheus metrics:
+//
+//	headgate_blocks_reservations_total{way}       local, or waited for a word from underneath
+//	headgate_blocks_denied_total                  reservations that were denied
+//	headgate_blocks_denied_busy_total             entries that were while others held something, perhaps in vain
+//	headgate_blocks_round_trips_total{purpose}    for blocks, or passed on
+//	headgate_blocks_requests_total{outcome}       blocks that were leased or refused
+//	headgate_blocks_renewals_total                some of the round trips
+//	headgate_blocks_failures_total                the same, of those for blocks
+//	headgate_blocks_open_blocks                   that are leased now
+//	headgate_blocks_units{unit,state}             held, spent, unanswered or idle
+//	headgate_blocks_leased_units_total{unit}      what was in blocks when they were leased
+//	headgate_blocks_returned_units_total{unit}    what was given back unspent
+//	headgate_blocks_lapsed_total                  blocks that had ended while they were in use
+//	headgate_blocks_late_total                    of these, whose spend was booked then
+//	headgate_blocks_lost_total                    whose spend could not be booked
+//
+// Each reservation and its settlement would be two round trips without blocks. The sum of
+// headgate_blocks_units over all states is how much more than a limit may be spent if the
+// blocks of this replica lapse. Units of which nothing was ever leased have no series.
+//
+// # Outages
+//
 // While the ledger underneath fails, what is leased can still be spent, until TTL − Margin
 // after it was renewed last. After that, reservations fail as those of the ledger do.
 package blocks

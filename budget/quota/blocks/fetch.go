@@ -373,6 +373,7 @@ func (p *pool) lease(a *ask, sent, now int64) {
 		p.replace(a.instead, now)
 	}
 	l.stats.leased.Add(1)
+	l.stats.taken[p.c.key.Unit].Add(a.entry.Amount)
 	p.c.t.arm()
 }
 

@@ -200,6 +200,9 @@ func (c *counter) settle(ctx context.Context, p *pool, b *block) error {
 	case err == nil:
 		c.worked()
 		p.answered(b)
+		if !b.lapsed {
+			l.stats.returned[c.key.Unit].Add(max(b.size-b.used, 0))
+		}
 		if b.used > 0 && !p.rolls() {
 			if len(p.past) == maxPast {
 				copy(p.past, p.past[1:])

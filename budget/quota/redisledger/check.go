@@ -91,13 +91,17 @@ func startError(ctx context.Context, command string, err error) error {
 
 // Healthy implements [quota.Ledger]: every master answers, and one has written
 // something.
-func (l *Ledger) Healthy(ctx context.Context) error {
+func (l *Ledger) Healthy(ctx context.Context) (err error) {
 	if err := l.Flush(ctx); err != nil {
 		return err
 	}
+	if l.metric != nil {
+		begun := time.Now()
+		defer func() { l.metric.asked(begun, err) }()
+	}
 	limited, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
 	defer cancel()
-	err := each(limited, l.cfg.Client, func(ctx context.Context, c redis.Cmdable) error { return c.Ping(ctx).Err() })
+	err = each(limited, l.cfg.Client, func(ctx context.Context, c redis.Cmdable) error { return c.Ping(ctx).Err() })
 	if err == nil {
 		err = each(limited, only{l.cfg.Client}, func(ctx context.Context, c redis.Cmdable) error {
 			return c.Set(ctx, l.cfg.Prefix+"health", "", time.Second).Err()

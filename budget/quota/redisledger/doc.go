@@ -107,6 +107,25 @@
 // extended. The operations of a process that come at the same time share round trips,
 // but up to four are under way at a time: a few callers never wait for each other.
 //
+// # Metrics
+//
+// With a [Config].Registerer, and [Config].Name as the label ledger of all:
+//
+//	headgate_store_operations_total{operation,outcome}       scripts that were to run, and Healthy
+//	headgate_store_operation_seconds{operation}              their time, with the wait for a round trip
+//	headgate_redisledger_round_trips_total                   which scripts that come together share
+//	headgate_redisledger_waiting_operations                  scripts that wait for one
+//	headgate_redisledger_repeated_scripts_total{reason}      that ran once more in an operation
+//	headgate_redisledger_resent_scripts_total                that the server did not know any more
+//
+// The first two are the same for all ledgers in a store. An outcome is ok, which a denial is
+// too; unknown, of a reservation that is not there; timeout, unreachable or refused (by an
+// error of the server, such as one that its memory is full), which are the store's fault;
+// cancelled, by the caller; or closed. A timeout may be that of a caller's own deadline. A
+// TopUp and a Reset count as status. A reason is rare (there is something to be done that the
+// fast script leaves to the other), large (amounts), or expired: more reservations had
+// expired than one run sweeps.
+//
 // # What it costs
 //
 // The quietest of several runs over loopback, on two cores which the server, the callers

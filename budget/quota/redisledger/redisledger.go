@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate-go/headgate/budget/quota"
@@ -19,6 +20,7 @@ import (
 const (
 	DefaultForget      = 400 * 24 * time.Hour
 	DefaultKeepWindows = 12
+	DefaultName        = "redis"
 	DefaultPrefix      = "headgate:"
 	DefaultRemember    = time.Hour
 	DefaultTimeout     = 500 * time.Millisecond
@@ -43,8 +45,14 @@ type Config struct {
 	// kept besides. Those of a key that is not used any more go after as much time as
 	// they would have been kept for. Defaults to [DefaultKeepWindows].
 	KeepWindows int
+	// Name is the label ledger of the metrics, to tell several ledgers of a program apart.
+	// Defaults to [DefaultName].
+	Name string
 	// Prefix begins all keys. It has no braces. Defaults to [DefaultPrefix].
 	Prefix string
+	// Registerer for the Prometheus metrics, which stay registered after Close. Defaults to
+	// none.
+	Registerer prometheus.Registerer
 	// Remember is how long reservations that have ended are remembered for repeats,
 	// adjustments and late settlements, at least an hour. Each is 1.4 kB with five
 	// entries. Defaults to [DefaultRemember].
@@ -64,6 +72,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.Forget = cmp.Or(c.Forget, DefaultForget)
 	c.KeepWindows = cmp.Or(c.KeepWindows, DefaultKeepWindows)
+	c.Name = cmp.Or(c.Name, DefaultName)
 	c.Prefix = cmp.Or(c.Prefix, DefaultPrefix)
 	c.Remember = cmp.Or(c.Remember, DefaultRemember)
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
@@ -92,6 +101,7 @@ type Ledger struct {
 	cfg    Config
 	sender sender
 	exact  exactTrees
+	metric *metrics     // nil if nobody wants them
 	begun  time.Time    // instants of the monotonic clock count from here
 	ahead  atomic.Int64 // how far the server's clock is ahead of that, in microseconds, at least
 	masters
@@ -115,6 +125,9 @@ func New(ctx context.Context, cfg Config) (*Ledger, error) {
 	l := &Ledger{cfg: cfg, begun: time.Now()}
 	l.sender.client, l.sender.limit, l.sender.bounded = cfg.Client, cfg.Timeout, keepsDeadlines(cfg.Client)
 	if err := check(ctx, cfg.Client); err != nil {
+		return nil, err
+	}
+	if err := l.register(); err != nil { // last, so that who fails can try again
 		return nil, err
 	}
 	return l, nil
@@ -151,7 +164,11 @@ func (l *Ledger) run(ctx context.Context, s *script, tree string, ask func(*enco
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	until := time.Now().Add(l.cfg.Timeout)
+	now := time.Now()
+	if l.metric != nil {
+		defer func() { l.metric.ended(s, now, answer, err) }()
+	}
+	until := now.Add(l.cfg.Timeout)
 	way := lean
 	if l.exact.has(tree) {
 		way = exact
@@ -175,11 +192,15 @@ func (l *Ledger) run(ctx context.Context, s *script, tree string, ask func(*enco
 			return "", errGarbled
 		case answer[0] == 'X' && way == lean:
 			way = full
+			l.metric.again(isRare)
 		case answer[0] == 'E' && way != exact:
 			l.exact.add(tree)
 			way = exact
+			l.metric.again(isLarge)
 		case answer[0] != 'B':
 			return answer, nil
+		default:
+			l.metric.again(isBehind)
 		}
 	}
 }

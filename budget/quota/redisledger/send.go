@@ -29,6 +29,7 @@ type sender struct {
 	client  redis.UniversalClient
 	limit   time.Duration
 	bounded bool // the client keeps deadlines
+	counts  struct{ trips, resent atomic.Int64 }
 
 	mu sync.Mutex
 	// mu guards:
@@ -62,7 +63,10 @@ type trip struct {
 	over bool // it has ended, or it was given up and another one is in its place
 }
 
-var errClosed = fmt.Errorf("%w: it is closed", quota.ErrUnavailable)
+var (
+	errClosed = fmt.Errorf("%w: it is closed", quota.ErrUnavailable)
+	errLate   = errors.New("no answer")
+)
 
 // do runs a script once. It returns when there is a reply, when the time limit is
 // over, or when ctx ends, whichever is first.
@@ -110,7 +114,7 @@ func (s *sender) do(ctx context.Context, src *source, args []any, until time.Tim
 			return "", ctx.Err()
 		case <-limit.C:
 			s.leave(r, true)
-			return "", fmt.Errorf("%w: no answer within %v", quota.ErrUnavailable, s.limit)
+			return "", fmt.Errorf("%w: %w within %v", quota.ErrUnavailable, errLate, s.limit)
 		}
 	}
 }
@@ -208,11 +212,13 @@ func (s *sender) send(ctx context.Context, all []*request) {
 			again = append(again, r)
 		}
 	}
+	s.counts.resent.Add(int64(len(again)))
 	s.exchange(ctx, again)
 }
 
 // exchange sends requests, and reports whether the server does not know a script.
 func (s *sender) exchange(ctx context.Context, all []*request) (unknown bool) {
+	s.counts.trips.Add(1)
 	if len(all) == 1 {
 		cmd := redis.NewCmd(ctx, all[0].args...)
 		_ = s.client.Process(ctx, cmd) // cmd has the error
@@ -284,7 +290,7 @@ func keepsDeadlines(client redis.UniversalClient) bool {
 // unavailable is the error of a script that did not run.
 func unavailable(name string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return fmt.Errorf("%w: %s: no answer in time", quota.ErrUnavailable, name) // that was not the caller's context
+		return fmt.Errorf("%w: %s: %w in time", quota.ErrUnavailable, name, errLate) // that was not the caller's context
 	}
 	return fmt.Errorf("%w: %s: %w", quota.ErrUnavailable, name, err)
 }

@@ -29,6 +29,7 @@ func (l *Ledger) run(ops []*op) (again []*op) {
 			return nil
 		}
 		ctx, cancel := context.WithDeadline(context.Background(), latest(ops))
+		begun := time.Now()
 		done, again, err := l.quick(ctx, ops, careful)
 		if err == nil && !done {
 			done, again, err = l.try(ctx, ops, careful)
@@ -37,10 +38,12 @@ func (l *Ledger) run(ops []*op) (again []*op) {
 		cancel()
 		switch {
 		case err == nil && done:
+			l.metric.done(begun, ops, len(ops)-len(again))
 			return again
 		case err == nil: // what has expired is ended now, or a part of it
 			continue
 		}
+		l.metric.failed(err)
 		var unsure *unsureError
 		switch kind := failureOf(err); {
 		case errors.As(err, &unsure), kind == disconnected && lost == reconnects, ended:
@@ -269,7 +272,13 @@ func (l *Ledger) ordinary(ctx context.Context, tx transaction, b *book, ops []*o
 		}
 		b.resolve()
 	}
-	if b.expire() >= maxDue { // there may be more
+	expired := b.expire()
+	defer func() {
+		if err == nil {
+			l.metric.expired(expired)
+		}
+	}()
+	if expired >= maxDue { // there may be more
 		for _, p := range b.due {
 			p.due = math.MinInt64
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/headgate-go/headgate/budget/quota"
 )
 
@@ -75,6 +77,9 @@ type Config struct {
 	KeepWindows int
 	// Logger is told when old rows cannot be removed. Defaults to [slog.Default].
 	Logger *slog.Logger
+	// Name is the label ledger of the metrics, to tell several ledgers of a program apart.
+	// Defaults to what kind of database it is, postgres or sqlite.
+	Name string
 	// NoMigrate leaves the tables as they are: New returns an error unless they are
 	// those of this version. For programs that may not change tables; see [Migrate].
 	NoMigrate bool
@@ -82,6 +87,9 @@ type Config struct {
 	// digits and underscores. Ledgers with different ones have nothing to do with each
 	// other. Defaults to [DefaultPrefix].
 	Prefix string
+	// Registerer for the Prometheus metrics, which stay registered after Close. Defaults to
+	// none.
+	Registerer prometheus.Registerer
 	// Remember is how long reservations that have ended are remembered, for repeats,
 	// adjustments and late settlements, at least an hour. Defaults to [quota.DefaultRemember].
 	Remember time.Duration

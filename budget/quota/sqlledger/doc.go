@@ -100,6 +100,32 @@
 // A pooler before Postgres may give each transaction another connection; pgx must then be told so
 // by its default_query_exec_mode, as always.
 //
+// # Metrics
+//
+// With a [Config].Registerer, and [Config].Name as the label ledger of all:
+//
+//	headgate_store_operations_total{operation,outcome}         operations, each step of an Erase by itself
+//	headgate_store_operation_seconds{operation}                their time, with the wait for a transaction
+//	headgate_sqlledger_transaction_seconds                     of those that were committed
+//	headgate_sqlledger_transaction_operations                  how many operations each was for
+//	headgate_sqlledger_transaction_failures_total{kind}        most of which are tried again
+//	headgate_sqlledger_waiting_operations                      that no transaction has begun for
+//	headgate_sqlledger_expired_reservations_total              that nobody settled, released or renewed
+//	headgate_sqlledger_sweeps_total{outcome}                   ok or failed
+//	headgate_sqlledger_swept_rows_total{table}                 that were too old
+//
+// The first two are the same for all ledgers in a store. An outcome is ok, which a denial is
+// too; unknown, of a reservation that is not there; timeout, unreachable or refused (by an
+// error of the database), which are the store's fault; cancelled, by the caller; or closed.
+// A timeout may be that of a caller's own deadline. A TopUp and a Reset count as status.
+// Where operations take much longer than transactions, they wait for each other.
+//
+// The kind of a failure is contended (serialization failures, deadlocks, and locks that were
+// not to be had), stale (others have changed the tree since it was read), duplicate (what was
+// taken for new was there), disconnected, unsure (nobody knows whether it was committed) or
+// failed. The first three cost a little time; many of them say that processes are in each
+// other's way at one tree.
+//
 // # What it costs
 //
 // A reserve and settle over five limits (three calendar, two rolling), durable, against two bare

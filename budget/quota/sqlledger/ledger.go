@@ -20,6 +20,7 @@ type Ledger struct {
 	store    store
 	combiner *combiner
 	cache    *cache
+	metric   *metrics     // nil if nobody wants them
 	offset   atomic.Int64 // of the store's clock, in nanoseconds; tests only
 
 	sweeping  context.Context // until Close
@@ -46,6 +47,9 @@ func New(ctx context.Context, cfg Config) (*Ledger, error) {
 	if err := l.combiner.do(ctx, max(cfg.Timeout, openLimit), 0, probing{}); err != nil {
 		return nil, errors.Join(err, l.Close(context.WithoutCancel(ctx)))
 	}
+	if err := l.register(); err != nil { // last, so that who fails can try again
+		return nil, errors.Join(err, l.Close(context.WithoutCancel(ctx)))
+	}
 	if cfg.SweepEvery > 0 {
 		l.sweeps.Go(l.sweepAgain)
 	}
@@ -64,7 +68,13 @@ func newLedger(cfg Config, s store) *Ledger {
 }
 
 func (l *Ledger) do(ctx context.Context, tree int64, req request) error {
-	return l.combiner.do(ctx, l.cfg.Timeout, tree, req)
+	if l.metric == nil || ctx.Err() != nil {
+		return l.combiner.do(ctx, l.cfg.Timeout, tree, req)
+	}
+	begun := time.Now()
+	err := l.combiner.do(ctx, l.cfg.Timeout, tree, req)
+	l.metric.Ended(operationOf(req), begun, outcomeOf(err))
+	return err
 }
 
 // Reserve implements [quota.Ledger].

@@ -61,27 +61,34 @@ type sweeper struct {
 }
 
 func (s *sweeper) sweep(ctx context.Context) error {
-	return errors.Join(
+	err := errors.Join(
 		s.expire(ctx),
-		s.repeat(ctx, s.reservations),
-		s.repeat(ctx, s.audit),
-		s.repeat(ctx, s.calls),
-		s.repeat(ctx, s.writers),
+		s.repeat(ctx, sweptReservations, s.reservations),
+		s.repeat(ctx, sweptAudit, s.audit),
+		s.repeat(ctx, sweptCalls, s.calls),
+		s.repeat(ctx, sweptWriters, s.writers),
 		s.counters(ctx),
 	)
+	if ctx.Err() == nil {
+		s.l.metric.sweep(err)
+	}
+	return err
 }
 
-// repeat does a step until it says that it is the last.
-func (s *sweeper) repeat(ctx context.Context, step func(ctx context.Context, tx transaction, now int64) (last bool, err error)) error {
+// repeat does a step, which removes rows of a table, until it finds fewer than it looks for.
+func (s *sweeper) repeat(ctx context.Context, from swept, step func(ctx context.Context, tx transaction, now int64) (rows int64, err error)) error {
 	for {
 		begun := time.Now()
-		last := false
+		rows := int64(0)
 		err := s.do(ctx, 0, func(ctx context.Context, tx transaction, now int64) (err error) {
-			last, err = step(ctx, tx, now)
+			rows, err = step(ctx, tx, now)
 			return err
 		})
-		if err != nil || last {
+		if err != nil {
 			return err
+		}
+		if s.l.metric.removed(from, rows); rows < sweepAtOnce {
+			return nil
 		}
 		if err := rest(ctx, begun); err != nil {
 			return err
@@ -138,44 +145,40 @@ func (s *sweeper) expire(ctx context.Context) error {
 }
 
 // reservations forgets those that ended long ago.
-func (s *sweeper) reservations(ctx context.Context, tx transaction, now int64) (last bool, err error) {
-	n, err := tx.exec(ctx, "DELETE FROM {p}reservations WHERE ref IN (SELECT ref FROM {p}reservations WHERE state <> 0 AND ended < $1 LIMIT $2{skip})",
+func (s *sweeper) reservations(ctx context.Context, tx transaction, now int64) (rows int64, err error) {
+	return tx.exec(ctx, "DELETE FROM {p}reservations WHERE ref IN (SELECT ref FROM {p}reservations WHERE state <> 0 AND ended < $1 LIMIT $2{skip})",
 		now-int64(s.l.cfg.Remember), sweepAtOnce)
-	return n < sweepAtOnce, err
 }
 
 // calls removes old ones.
-func (s *sweeper) calls(ctx context.Context, tx transaction, now int64) (last bool, err error) {
-	n, err := tx.exec(ctx, "DELETE FROM {p}calls WHERE {row} IN ({oldest calls})", now-int64(s.l.cfg.AuditRetention), sweepAtOnce)
-	return n < sweepAtOnce, err
+func (s *sweeper) calls(ctx context.Context, tx transaction, now int64) (rows int64, err error) {
+	return tx.exec(ctx, "DELETE FROM {p}calls WHERE {row} IN ({oldest calls})", now-int64(s.l.cfg.AuditRetention), sweepAtOnce)
 }
 
 // writers forgets numbers of those that have settled nothing for a day after everything that
 // they have settled was forgotten.
-func (s *sweeper) writers(ctx context.Context, tx transaction, now int64) (last bool, err error) {
-	n, err := tx.exec(ctx, "DELETE FROM {p}writers WHERE writer IN (SELECT writer FROM {p}writers WHERE at < $1 LIMIT $2{skip})",
+func (s *sweeper) writers(ctx context.Context, tx transaction, now int64) (rows int64, err error) {
+	return tx.exec(ctx, "DELETE FROM {p}writers WHERE writer IN (SELECT writer FROM {p}writers WHERE at < $1 LIMIT $2{skip})",
 		now-int64(s.l.cfg.Remember+24*time.Hour), sweepAtOnce)
-	return n < sweepAtOnce, err
 }
 
 // audit removes old rows of it. What those of a counter add up to is carried forward in one
 // new row.
-func (s *sweeper) audit(ctx context.Context, tx transaction, now int64) (last bool, err error) {
+func (s *sweeper) audit(ctx context.Context, tx transaction, now int64) (n int64, err error) {
 	rows, err := tx.query(ctx, "DELETE FROM {p}audit WHERE {row} IN ({oldest audit}) RETURNING counter, starts, committed, reserved, part",
 		now-int64(s.l.cfg.AuditRetention), sweepAtOnce)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	defer rows.Close()
 	type place struct{ counter, start int64 }
 	sums := make(map[place]*auditRow)
 	var order []*auditRow
 	var counters []int64
-	n := 0
 	for ; rows.Next(); n++ {
 		var x auditRow
 		if err := rows.Scan(&x.id, &x.start, &x.by.sumCommitted, &x.by.sumReserved, &x.by.sumPart); err != nil {
-			return false, err
+			return 0, err
 		}
 		sum := sums[place{x.id, x.start}]
 		if sum == nil {
@@ -189,17 +192,17 @@ func (s *sweeper) audit(ctx context.Context, tx transaction, now int64) (last bo
 		sum.by.sumPart += x.by.sumPart
 	}
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil || n == 0 {
-		return true, err
+		return n, err
 	}
 	known, err := numbers(ctx, tx.query, "SELECT id FROM {p}counters WHERE id IN {ids}", idList(counters))
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	is := make(map[int64]bool, len(known)) // the others were erased
 	for _, id := range known {
 		is[id] = true
 	}
-	return n < sweepAtOnce, tx.insert(ctx, newAudit, func(w writer) {
+	return n, tx.insert(ctx, newAudit, func(w writer) {
 		for _, sum := range order {
 			if is[sum.id] && sum.by != (audited{}) {
 				sum.write(w)
@@ -223,9 +226,11 @@ func (s *sweeper) counters(ctx context.Context) error {
 			return err
 		}
 		for _, c := range all {
-			if err := s.do(ctx, c.tree, c.tidy(s.l)); err != nil {
+			rows := int64(0)
+			if err := s.do(ctx, c.tree, c.tidy(s.l, &rows)); err != nil {
 				return err
 			}
+			s.l.metric.removed(sweptCounters, rows)
 		}
 		seen += n
 		if n < sweepAtOnce {
@@ -281,8 +286,8 @@ func (s *sweeper) stale(ctx context.Context, tx transaction, now int64) (all []s
 }
 
 // tidy removes what there is to be removed of a counter, whose tree is locked. The audit
-// says so, in rows that make its sums those of nothing.
-func (c staleCounter) tidy(l *Ledger) func(ctx context.Context, tx transaction, now int64) error {
+// says so, in rows that make its sums those of nothing. rows is how many were removed.
+func (c staleCounter) tidy(l *Ledger, rows *int64) func(ctx context.Context, tx transaction, now int64) error {
 	return func(ctx context.Context, tx transaction, now int64) error {
 		const (
 			forgotten = `INSERT INTO {p}audit (at, what, counter, starts, call, amount, committed, reserved, part, crossed, flags) `
@@ -291,6 +296,7 @@ func (c staleCounter) tidy(l *Ledger) func(ctx context.Context, tx transaction, 
 			buckets = ` FROM {p}buckets WHERE counter = $1 AND full_at < $2 AND at < $2 AND reserved = 0`
 		)
 		cutoff, keep := now-int64(l.cfg.HistoryRetention), l.cfg.KeepWindows-1
+		*rows = 0 // if it is done again
 		what := strconv.Itoa(int(changeForgotten))
 		for _, q := range []struct {
 			query string
@@ -305,8 +311,12 @@ func (c staleCounter) tidy(l *Ledger) func(ctx context.Context, tx transaction, 
 				AND NOT EXISTS (SELECT 1 FROM {p}buckets b WHERE b.counter = $1)
 				AND NOT EXISTS (SELECT 1 FROM {p}audit a WHERE a.counter = $1)`, []any{c.id, cutoff}},
 		} {
-			if _, err := tx.exec(ctx, q.query, q.args...); err != nil {
+			n, err := tx.exec(ctx, q.query, q.args...)
+			if err != nil {
 				return err
+			}
+			if strings.HasPrefix(q.query, "DELETE") {
+				*rows += n
 			}
 		}
 		return nil
