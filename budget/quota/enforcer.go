@@ -198,7 +198,11 @@ var errUnasked = errors.New("quota: the store was not asked")
 // asked does an operation that the breaker let through, and tells it how it ended.
 func (e *Enforcer) asked(ctx context.Context, a asked, do func(context.Context) error) error {
 	err := fmt.Errorf("%w: it panicked", ErrUnavailable)
-	defer func() { e.breaker.ended(ctx, a, err) }()
+	defer func() {
+		if e.breaker.ended(ctx, a, err) {
+			e.breaker.tell(e.cfg.Hooks.Paused)
+		}
+	}()
 	told := unasked.In(ctx)
 	if err = e.within(told, do); err == nil && told.Said() {
 		err = errUnasked

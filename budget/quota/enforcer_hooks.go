@@ -90,12 +90,19 @@ type Hooks struct {
 	// Outage is called when the ledger cannot be reached any more, with true, and
 	// when it can again, with false.
 	Outage func(began bool)
+	// Paused is called with true when so many operations in a row have failed that the
+	// ledger is not asked any more but by one at a time that tries, and with false when
+	// it is asked again. Calls come one after the other, and must not wait for the
+	// enforcer.
+	Paused func(paused bool)
 	// Lapsed is called for leases and holds that had expired in the ledger though
 	// whom they belong to is still at work.
 	Lapsed func(n int)
 	// Queued is called with how many operations wait for the ledger to come back,
 	// whenever that changes.
 	Queued func(n int)
+	// Told is called when an operation that has waited was made after all.
+	Told func()
 	// Lost is called when an operation could not be made at all.
 	Lost func()
 }

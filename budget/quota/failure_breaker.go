@@ -35,6 +35,11 @@ type breaker struct {
 	until    time.Time
 	pause    time.Duration // 0 while it is closed
 	trying   bool
+
+	telling sync.Mutex
+	// telling guards told: whether the hook was told that it is open. It is locked
+	// before mu.
+	told bool
 }
 
 // asker is whose operation it is.
@@ -71,10 +76,12 @@ func (b *breaker) ask(who asker) asked {
 }
 
 // ended is told how an operation ended. ctx is the caller's, whose end says nothing
-// about the ledger.
-func (b *breaker) ended(ctx context.Context, a asked, err error) {
+// about the ledger. It reports whether the breaker is open now and was not, or the
+// other way round.
+func (b *breaker) ended(ctx context.Context, a asked, err error) (changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	was := b.pause
 	if a.trial {
 		b.trying = false
 	}
@@ -90,6 +97,23 @@ func (b *breaker) ended(ctx context.Context, a asked, err error) {
 		}
 	case a.trial: // the others began before it was known
 		b.shut(min(2*b.pause, pauseMax))
+	}
+	return (was > 0) != (b.pause > 0)
+}
+
+// tell tells a hook whether the breaker is open, unless it knows.
+func (b *breaker) tell(hook func(bool)) {
+	if hook == nil {
+		return
+	}
+	b.telling.Lock()
+	defer b.telling.Unlock()
+	b.mu.Lock()
+	open := b.pause > 0
+	b.mu.Unlock()
+	if open != b.told {
+		b.told = open
+		hook(open)
 	}
 }
 

@@ -306,8 +306,10 @@ func (l *later) pass(ctx context.Context) (progress bool) {
 		}
 		failures, progress = 0, true
 		trees[op.tree] = 0
-		if err != nil {
+		if h := l.e.cfg.Hooks.Told; err != nil {
 			l.lost(ctx, &op, err)
+		} else if h != nil {
+			h()
 		}
 		l.mu.Lock()
 		if l.ids[op.id]--; l.ids[op.id] == 0 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"github.com/headgate-go/headgate/usage"
@@ -56,9 +57,12 @@ type MetricsConfig struct {
 //	headgate_quota_estimate_ratio{model}                        reported ÷ estimated tokens
 //	headgate_quota_outage                                       1 while the ledger cannot be reached
 //	headgate_quota_outages_total
+//	headgate_quota_outage_seconds_total                         how long it could not
+//	headgate_quota_paused                                       1 while it is not asked but by one operation at a time
 //	headgate_quota_fail_open_total{stage}                       what passed without the ledger
 //	headgate_quota_lapsed_total                                 holds that expired while still needed
 //	headgate_quota_late_operations                              what waits for the ledger to come back
+//	headgate_quota_told_late_total                              of these, what it was told in the end
 //	headgate_quota_lost_operations_total                        what the ledger was never told
 //	headgate_quota_catalog_age_seconds                          of the prices
 //	headgate_quota_ledger_subjects                              of a [Memory]
@@ -86,10 +90,11 @@ type Metrics struct {
 	decisions, denials, calls, reached *prometheus.CounterVec
 	tokens, credits, dollars, failOpen *prometheus.CounterVec
 	waits, ratios                      *prometheus.HistogramVec
-	outages, lapsed, lost              prometheus.Counter
+	outages, lapsed, told, lost        prometheus.Counter
 	byDecision                         sync.Map // decisionKey → decisionSeries
 	byBooking                          sync.Map // bookingKey → *bookingSeries
-	out                                atomic.Bool
+	out                                downtime
+	paused                             atomic.Bool
 	late                               atomic.Int64
 	collect                            gauges
 	vectors                            []prometheus.Collector
@@ -164,6 +169,7 @@ func NewMetrics(cfg MetricsConfig) (*Metrics, error) {
 	m.failOpen = counters("fail_open_total", "Checks that passed without the ledger, which could not be reached.", "stage")
 	m.outages = counter("outages_total", "How often the ledger could not be reached any more.")
 	m.lapsed = counter("lapsed_total", "Leases and holds that had expired in the ledger while they were still needed.")
+	m.told = counter("told_late_total", "Operations that the ledger was told late, because it could not be reached before.")
 	m.lost = counter("lost_operations_total", "Operations that the ledger was never told.")
 	m.collect.init(cfg.ConstLabels)
 	for _, s := range []Stage{Admission, MidTurn} { // alerts need a 0 to begin with
@@ -191,8 +197,10 @@ func (m *Metrics) Hooks() Hooks {
 		Booked:  m.booked,
 		Reached: m.thresholds,
 		Outage:  m.outage,
+		Paused:  m.paused.Store,
 		Lapsed:  func(n int) { m.lapsed.Add(float64(max(n, 0))) },
 		Queued:  func(n int) { m.late.Store(int64(n)) },
+		Told:    m.told.Inc,
 		Lost:    m.lost.Inc,
 	}
 }
@@ -329,7 +337,7 @@ func (m *Metrics) thresholds(r Reach) {
 }
 
 func (m *Metrics) outage(began bool) {
-	m.out.Store(began)
+	m.out.set(began, time.Now())
 	if began {
 		m.outages.Inc()
 	}

@@ -215,16 +215,31 @@ func TestFailingOpenShowsWhileItGoesOn(t *testing.T) {
 		}}, func(c *quota.Config) { c.Hooks, c.Ledger = m.Hooks(), store })
 		store.set(down)
 		w.call(as("alice"), tokens(10))
+		time.Sleep(3 * time.Second)
 		got := series(t, reg)
-		if got["outage{}"] != 1 || got["outages_total{}"] != 1 || got["fail_open_total{stage=mid_turn}"] != 1 || got["late_operations{}"] == 0 {
+		if got["outage{}"] != 1 || got["outage_seconds_total{}"] != 3 || got["paused{}"] != 0 || got["told_late_total{}"] != 0 || got["outages_total{}"] != 1 || got["fail_open_total{stage=mid_turn}"] != 1 || got["late_operations{}"] == 0 {
 			t.Errorf("during the outage: %v", got)
 		}
+		late := got["late_operations{}"]
+		for range 5 {
+			w.call(as("alice"), tokens(10))
+		}
+		if got := series(t, reg); got["paused{}"] != 1 || got["late_operations{}"] <= late {
+			t.Errorf("after failures in a row: %v", got)
+		}
+		late = series(t, reg)["late_operations{}"]
 		store.set(nil)
 		time.Sleep(time.Minute)
 		w.call(as("alice"), tokens(10))
 		time.Sleep(time.Minute)
 		got = series(t, reg)
-		if got["outage{}"] != 0 || got["outages_total{}"] != 1 || got["fail_open_total{stage=mid_turn}"] != 1 || got["late_operations{}"] != 0 {
+		if lasted := got["outage_seconds_total{}"]; lasted <= 3 || lasted > 63 {
+			t.Errorf("the outage lasted %v s", lasted)
+		}
+		if got["told_late_total{}"] != late || got["paused{}"] != 0 || got["lost_operations_total{}"] != 0 {
+			t.Errorf("%v operations have waited, and there is %v", late, got)
+		}
+		if got["outage{}"] != 0 || got["outages_total{}"] != 1 || got["fail_open_total{stage=mid_turn}"] != 6 || got["late_operations{}"] != 0 {
 			t.Errorf("after the outage: %v", got)
 		}
 	})

@@ -70,6 +70,7 @@ var metrics = func() (all []metric) {
 	add(gauge, "unanswered", "Settlements that the ledger has not answered.", func(s *Stats) float64 { return float64(s.Unanswered) })
 	add(counter, "unrecorded_total", "Settlements and counts that could not be written.", func(s *Stats) float64 { return float64(s.Unrecorded) })
 	add(counter, "write_errors_total", "How often writing has failed.", func(s *Stats) float64 { return float64(s.WriteErrors) })
+	add(counter, "stalled_total", "How often writing took too long.", func(s *Stats) float64 { return float64(s.Stalled) })
 	add(gauge, "failing", "1 while settlements are not being recorded.", func(s *Stats) float64 {
 		if s.Failing {
 			return 1
@@ -105,6 +106,7 @@ var metrics = func() (all []metric) {
 //	headgate_journal_unanswered             settlements that the ledger has not answered
 //	headgate_journal_unrecorded_total       what could not be written
 //	headgate_journal_write_errors_total
+//	headgate_journal_stalled_total          how often writing took too long
 //	headgate_journal_failing                1 while nothing is recorded
 //	headgate_journal_shortened_total        files that were removed before their time
 //	headgate_journal_damaged_total

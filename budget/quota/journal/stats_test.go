@@ -51,7 +51,7 @@ func TestMetricsTellHowTheJournalDoes(t *testing.T) {
 		}
 		want := map[string]float64{
 			"records_total": 4, "written_bytes_total": float64(st.Bytes), "size_bytes": float64(st.Size), "syncs_total": float64(st.Syncs),
-			"unanswered": 1, "unrecorded_total": 0, "write_errors_total": 0, "failing": 0, "shortened_total": 0, "damaged_total": 0,
+			"unanswered": 1, "unrecorded_total": 0, "write_errors_total": 0, "stalled_total": 0, "failing": 0, "shortened_total": 0, "damaged_total": 0,
 			"told_total{outcome=known}": 0, "told_total{outcome=settled}": 0, "told_total{outcome=booked}": 1, "told_total{outcome=held}": 0,
 			"told_total{outcome=unknown}": 0, "told_total{outcome=doubtful}": 0, "told_total{outcome=failed}": 0,
 		}
