@@ -90,6 +90,7 @@ func exported(t *testing.T) map[string][]string {
 	if err := usagemetrics.Catalog(reg, "main", catalog); err != nil {
 		t.Fatal(err)
 	}
+	stores(t, reg)
 	history, err := usage.NewHistory(usage.HistoryConfig{})
 	if err != nil {
 		t.Fatal(err)

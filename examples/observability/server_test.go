@@ -74,8 +74,8 @@ type support struct {
 	stop   func()
 }
 
-// startSupport builds and starts it on a free port.
-func startSupport(t *testing.T) *support {
+// startSupport builds and starts it on a free port, with more of a command line.
+func startSupport(t *testing.T, args ...string) *support {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "support")
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", binary, "../support")
@@ -84,7 +84,7 @@ func startSupport(t *testing.T) *support {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, binary, "-addr", "127.0.0.1:0", "-latency", "20ms")
+	cmd := exec.CommandContext(ctx, binary, append([]string{"-addr", "127.0.0.1:0", "-latency", "20ms"}, args...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -147,6 +147,18 @@ func (s *support) metrics(t *testing.T) map[string]bool {
 	return names
 }
 
+// probe asks whether limits can be checked.
+func (s *support) probe(ctx context.Context) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/healthz", nil)
+	if err != nil {
+		return
+	}
+	if resp, err := s.client.Do(req); err == nil {
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+	}
+}
+
 // talk has people write until the test ends: more than alice may, and more than she
 // and carol may together.
 func talk(t *testing.T, s *support) {
@@ -184,9 +196,9 @@ type server struct {
 	client *http.Client
 }
 
-// startPrometheus starts one that scrapes target each second, with the configuration
+// startPrometheus starts one that scrapes targets each second, with the configuration
 // and the rules of this folder. The rules need not hold for as long as they say.
-func startPrometheus(t *testing.T, path, target string) *server {
+func startPrometheus(t *testing.T, path string, targets ...string) *server {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "alerts.yaml"), "alerts.yaml", func(doc map[string]any) {
@@ -199,7 +211,11 @@ func startPrometheus(t *testing.T, path, target string) *server {
 	write(t, filepath.Join(dir, "prometheus.yaml"), "prometheus.yaml", func(doc map[string]any) {
 		doc["global"] = map[string]any{"scrape_interval": "1s", "evaluation_interval": "1s"}
 		job := doc["scrape_configs"].([]any)[0].(map[string]any)
-		job["static_configs"] = []any{map[string]any{"targets": []any{strings.TrimPrefix(target, "http://")}}}
+		var addresses []any
+		for _, target := range targets {
+			addresses = append(addresses, strings.TrimPrefix(target, "http://"))
+		}
+		job["static_configs"] = []any{map[string]any{"targets": addresses}}
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)

@@ -3,6 +3,7 @@ package observability
 import (
 	"context"
 	"iter"
+	"maps"
 	"net"
 	"regexp"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/genai"
 
 	"github.com/headgate-go/headgate/budget/quota"
@@ -25,6 +27,7 @@ import (
 func TestMatchersNameValuesThatThereAre(t *testing.T) {
 	t.Parallel()
 	known := counted(t)
+	maps.Copy(known, failures(t))
 	of := func(metric, label string, values ...string) {
 		known[metric+" "+label] = append(known[metric+" "+label], values...)
 	}
@@ -78,7 +81,7 @@ func (oneToken) Clamp(err error, _ int64) (error, bool)                 { return
 // counted are the values that the labels of a gate's metrics have, by metric and
 // label, after all has gone wrong that the alerts are about.
 func counted(t *testing.T) map[string][]string {
-	values := map[string][]string{}
+	var values map[string][]string
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		gate, err := ratelimited.NewGate(ratelimited.Config{
@@ -130,18 +133,32 @@ func counted(t *testing.T) map[string][]string {
 		if err := gate.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		families, err := reg.Gather()
-		if err != nil {
-			t.Fatal(err)
+		values = valuesOf(t, reg)
+	})
+	return values
+}
+
+// valuesOf are the values of all labels in a registry, by metric and label.
+func valuesOf(t *testing.T, reg *prometheus.Registry) map[string][]string {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string][]string{}
+	for _, f := range families {
+		names := []string{f.GetName()}
+		if f.GetType() == dto.MetricType_HISTOGRAM {
+			names = append(names, f.GetName()+"_bucket")
 		}
-		for _, f := range families {
-			for _, m := range f.Metric {
-				for _, l := range m.Label {
-					at := f.GetName() + " " + l.GetName()
+		for _, m := range f.Metric {
+			for _, l := range m.Label {
+				for _, name := range names {
+					at := name + " " + l.GetName()
 					values[at] = append(values[at], l.GetValue())
 				}
 			}
 		}
-	})
+	}
 	return values
 }

@@ -97,7 +97,7 @@ func (a *app) meter(cfg appConfig, registry *prometheus.Registry) error {
 	if err != nil {
 		return err
 	}
-	ledger, err := openStore(cmp.Or(cfg.store, "memory"), cfg.dsn)
+	ledger, err := openStore(cmp.Or(cfg.store, "memory"), cfg.dsn, registry)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (a *app) meter(cfg appConfig, registry *prometheus.Registry) error {
 		a.bus.Subscribe(retell)
 	}
 	if cfg.store == "redis" {
-		if err := ledger.leaseBlocks(cfg.logger); err != nil {
+		if err := ledger.leaseBlocks(cfg.logger, registry); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of Postgres
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	_ "modernc.org/sqlite" // and that of SQLite
 
@@ -22,7 +23,7 @@ import (
 
 // storeKind is where spend is kept.
 type storeKind struct {
-	open func(ctx context.Context, at string) (*store, error)
+	open func(ctx context.Context, at string, metrics prometheus.Registerer) (*store, error)
 	// at is where it is unless the command line says otherwise.
 	at string
 }
@@ -44,8 +45,9 @@ type store struct {
 // opening is how long the store may take to be there at the start.
 const opening = 10 * time.Second
 
-// openStore opens the ledger that the command line asks for.
-func openStore(kind, at string) (*store, error) {
+// openStore opens the ledger that the command line asks for. All but that in memory register their
+// metrics.
+func openStore(kind, at string, metrics prometheus.Registerer) (*store, error) {
 	k, ok := stores[kind]
 	if !ok {
 		return nil, fmt.Errorf("there is no store %q", kind)
@@ -55,7 +57,7 @@ func openStore(kind, at string) (*store, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), opening)
 	defer cancel()
-	s, err := k.open(ctx, at)
+	s, err := k.open(ctx, at, metrics)
 	if err != nil {
 		return nil, fmt.Errorf("store %s: %w", kind, err)
 	}
@@ -72,8 +74,8 @@ func kept(s *store) quota.Ledger {
 
 // leaseBlocks has this server lease blocks of what everybody shares, so that not every call of
 // every server meets in one place of the store. It stands before a journal, if there is one.
-func (s *store) leaseBlocks(logger *slog.Logger) error {
-	l, err := blocks.New(s.Ledger, blocks.Config{Logger: logger})
+func (s *store) leaseBlocks(logger *slog.Logger, metrics prometheus.Registerer) error {
+	l, err := blocks.New(s.Ledger, blocks.Config{Logger: logger, Registerer: metrics})
 	if err != nil {
 		return err
 	}
@@ -84,41 +86,41 @@ func (s *store) leaseBlocks(logger *slog.Logger) error {
 // end closes the ledger, and then what it stands on.
 func (s *store) end(ctx context.Context) error { return errors.Join(s.Ledger.Close(ctx), s.close()) }
 
-func openMemory(context.Context, string) (*store, error) {
+func openMemory(context.Context, string, prometheus.Registerer) (*store, error) {
 	m, err := quota.NewMemory(quota.MemoryConfig{})
 	return &store{Ledger: m, memory: m, close: func() error { return nil }}, err
 }
 
-func openSQLite(ctx context.Context, file string) (*store, error) {
+func openSQLite(ctx context.Context, file string, metrics prometheus.Registerer) (*store, error) {
 	// Two programs may have the file open: each waits a while for the other's lock.
 	dsn := "file:" + (&url.URL{Path: file}).EscapedPath() + "?_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=busy_timeout(400)"
-	return openSQL(ctx, "sqlite", dsn)
+	return openSQL(ctx, "sqlite", dsn, metrics)
 }
 
-func openPostgres(ctx context.Context, dsn string) (*store, error) {
-	return openSQL(ctx, "pgx", dsn)
+func openPostgres(ctx context.Context, dsn string, metrics prometheus.Registerer) (*store, error) {
+	return openSQL(ctx, "pgx", dsn, metrics)
 }
 
-func openSQL(ctx context.Context, driver, dsn string) (*store, error) {
+func openSQL(ctx context.Context, driver, dsn string, metrics prometheus.Registerer) (*store, error) {
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
 		return nil, err
 	}
-	l, err := sqlledger.New(ctx, sqlledger.Config{DB: db})
+	l, err := sqlledger.New(ctx, sqlledger.Config{DB: db, Registerer: metrics})
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return &store{Ledger: l, close: db.Close}, nil
 }
 
-func openRedis(ctx context.Context, dsn string) (*store, error) {
+func openRedis(ctx context.Context, dsn string, metrics prometheus.Registerer) (*store, error) {
 	o, err := redis.ParseURL(dsn)
 	if err != nil {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "redis: "))
 	}
 	o.ContextTimeoutEnabled = true // a connection that hangs costs no more than its operation may take
 	client := redis.NewClient(o)
-	l, err := redisledger.New(ctx, redisledger.Config{Client: client})
+	l, err := redisledger.New(ctx, redisledger.Config{Client: client, Registerer: metrics})
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}

@@ -124,6 +124,32 @@ func mustGet(t *testing.T, url string, status int) {
 	}
 }
 
+// alone are metrics that only one of the stores has.
+var alone = map[string][]string{
+	"sqlite":   {`headgate_sqlledger_transaction_operations_count{ledger="sqlite"}`},
+	"postgres": {`headgate_sqlledger_transaction_operations_count{ledger="postgres"}`},
+	"redis":    {`headgate_redisledger_round_trips_total{ledger="redis"}`, `headgate_blocks_reservations_total{ledger="blocks",way="waited"}`},
+}
+
+// text is what a server answers.
+func text(t *testing.T, url string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
 // Two servers on one store are one budget, and it is still there after both have ended.
 func TestServersThatShareAStoreShareEveryBudget(t *testing.T) {
 	t.Parallel()
@@ -147,6 +173,12 @@ func TestServersThatShareAStoreShareEveryBudget(t *testing.T) {
 				chats(t, []string{url}, 429)
 				if got, body, err := sendUntilAnswered(t, url, "bob"); err != nil || got != http.StatusOK {
 					t.Errorf("bob got %d, %v: %s", got, err, body)
+				}
+				metrics := text(t, url+"/metrics")
+				for _, want := range append([]string{`headgate_store_operations_total{ledger="` + kind + `",operation="settle",outcome="ok"}`}, alone[kind]...) {
+					if !strings.Contains(metrics, want) {
+						t.Errorf("the metrics lack %s", want)
+					}
 				}
 			})
 		})
