@@ -85,9 +85,10 @@ type Denial struct {
 	Unit Unit
 	// Max is the limit (of a soft one its ceiling, of a rolling one its burst), Used
 	// what is spent and reserved of it, and Requested what was asked for on top; 0 asks
-	// whether anything is left. Where a local bucket has stood in for the ledger
-	// ([Enforcer]; it matches [ErrUnavailable] and is no ReasonUnavailable), they are
-	// the bucket's: nobody knows then what is used of the limit itself.
+	// whether anything is left. Where Max is 0, Used is not known, and 0. Where a local
+	// bucket has stood in for the ledger ([Enforcer]; it matches [ErrUnavailable] and is
+	// no ReasonUnavailable), they are the bucket's: nobody knows then what is used of the
+	// limit itself.
 	Max, Used, Requested int64
 	// ResetsAt is when the limit starts afresh; zero if it never does at once, as a
 	// rolling limit or a local bucket.

@@ -206,6 +206,21 @@ func (a *asking) add(l *Limit, k *scopeKey, e Entry) {
 	c.entries, c.limits = append(c.entries, e), append(c.limits, l)
 }
 
+// nothing denies what is under a limit that lets nothing pass. There is no need to ask
+// the ledger: whoever is shut out in an incident must be no load on it, and is shut out
+// while it cannot be reached, too.
+func (a *asking) nothing(l *Limit, e *Entry) *Denial {
+	switch {
+	case e.Observe || e.Limit != 0 || e.Soft && e.Ceiling != 0:
+		return nil
+	case e.Amount == 0 && e.Kind != Check:
+		return nil
+	}
+	return &Denial{
+		Reason: ReasonExhausted, Stage: a.stage, Limit: l.Name, Scope: l.Scope, Unit: e.Unit, Requested: e.Amount, Never: true,
+	}
+}
+
 // turns asks for a turn: it counts as one, takes a place among those under way, and
 // something must be left of everything else.
 func (a *asking) turns(room Max) *Denial {
@@ -235,7 +250,11 @@ func (a *asking) turns(room Max) *Denial {
 				}
 				amount = min(room[u], limit)
 			}
-			a.add(l, k, a.entry(l, k, u, kind, amount))
+			e := a.entry(l, k, u, kind, amount)
+			if d := a.nothing(l, &e); d != nil {
+				return d
+			}
+			a.add(l, k, e)
 		}
 	}
 	// What is counted stays counted, so that it must wait until nothing can be
@@ -273,7 +292,11 @@ func (a *asking) amounts(of func(*Limit, Unit) (amount int64, counts bool, err *
 				d.Observed = true
 				a.missed = append(a.missed, d)
 			case counts:
-				a.add(l, k, a.entry(l, k, u, Hold, min(n, MaxAmount)))
+				e := a.entry(l, k, u, Hold, min(n, MaxAmount))
+				if d := a.nothing(l, &e); d != nil {
+					return d
+				}
+				a.add(l, k, e)
 			}
 		}
 	}

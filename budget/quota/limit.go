@@ -52,7 +52,8 @@ type Limit struct {
 	// Window, any other must have one.
 	Window Window
 	// Max is how much of what. There must be at least one unit in it. Amounts are
-	// from 0 to [MaxAmount].
+	// from 0 to [MaxAmount]. What is denied because nothing may pass is denied without
+	// asking the ledger, so also while that cannot be reached.
 	Max Max
 	// Burst is how much of a unit may be used at once after a pause, in a rolling
 	// window. Its units must be in Max. Defaults to Max: the use of one window. It

@@ -247,6 +247,7 @@ func (m *metered) take(ctx context.Context, now time.Time) (asking, taken, *Deni
 			return n, counts, nil
 		})
 		if d != nil {
+			a.keep()
 			return a, taken{}, d, nil
 		}
 		a.exclude(exclusive)

@@ -127,6 +127,59 @@ func TestUnsetIsNoLimitAndZeroLetsNothingPass(t *testing.T) {
 	})
 }
 
+// Who is shut out in an incident is no load on the store, and is not let in, nor told of
+// an outage, while it cannot be reached.
+func TestWhatLetsNothingPassIsDeniedWithoutTheLedger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		shut := func(max quota.Max, change func(*quota.Limit)) quota.LimitsConfig {
+			l := quota.Limit{Name: "shut", Scope: quota.User, Window: quota.Day, Max: max, Failure: quota.Open}
+			if change != nil {
+				change(&l)
+			}
+			return quota.LimitsConfig{
+				Limits:    []quota.Limit{{Scope: quota.Tenant, Window: quota.Day, Max: quota.Max{quota.Tokens: 100}, Failure: quota.Open}},
+				Overrides: []quota.Override{{Scope: quota.User, Subject: quota.Subject{Tenant: "acme", User: "mallory"}, Limits: []quota.Limit{l}}},
+			}
+		}
+		broken := func(c *quota.Config) { c.Ledger = deaf{c.Ledger} }
+		for _, stage := range []string{"admission", "mid_turn"} {
+			unit := map[string]quota.Unit{"admission": quota.Turns, "mid_turn": quota.Tokens}[stage]
+			ask := func(w *world, user string) *quota.Denial {
+				if stage == "admission" {
+					return w.refused(as(user))
+				}
+				return w.denied(as(user), tokens(5))
+			}
+			w := newWorld(t, shut(quota.Max{unit: 0}, nil), broken)
+			d := ask(w, "mallory")
+			if got := d.Problem(time.Now()); d.Reason != quota.ReasonExhausted || d.Limit != "shut" || d.Unit != unit || !d.Never || d.Stage.String() != stage ||
+				got.Status != 429 || got.RetryAfter != 0 {
+				t.Errorf("%s: %+v", stage, d)
+			}
+			for name, change := range map[string]func(*quota.Limit){
+				"it only observes":        func(l *quota.Limit) { l.Mode = quota.Observe },
+				"a soft one has no end":   func(l *quota.Limit) { l.Soft = true },
+				"it is of something else": func(l *quota.Limit) { l.Max = quota.Max{quota.Calls: 9} },
+			} {
+				w := newWorld(t, shut(quota.Max{unit: 0}, change), broken)
+				turn, err := w.Admit(as("mallory"))
+				if err != nil || turn.Denied() != nil {
+					t.Errorf("%s, %s: %v, %v", stage, name, turn.Denied(), err)
+				}
+				turn.End()
+			}
+		}
+		w := newWorld(t, shut(quota.Max{quota.Tokens: 0}, nil))
+		if _, err := w.Meter(as("mallory"), quota.Cost{Tool: "clock"}); err != nil {
+			t.Errorf("a tool that costs nothing: %v", err)
+		}
+		if _, err := w.Meter(as("mallory"), quota.Cost{Tool: "search", Tokens: 1}); err == nil {
+			t.Error("a tool that costs something was let through")
+		}
+	})
+}
+
 func TestACallOfUnknownSizeDoesNotFitWhereNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

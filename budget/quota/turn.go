@@ -111,6 +111,7 @@ func (t *turn) begin(ctx context.Context, room Max) error {
 	}
 	a := e.asking(&w, Admission, t.id, t.began)
 	if d := a.turns(room); d != nil {
+		a.keep()
 		t.deny(ctx, d)
 		return nil
 	}
