@@ -117,6 +117,24 @@ func TestAThresholdNamesTheTurnAndTheCallThatHaveReachedIt(t *testing.T) {
 	})
 }
 
+func TestAThresholdOfATenantsDayNamesItsLimit(t *testing.T) {
+	t.Parallel()
+	tokyo, err := time.LoadLocation("Asia/Tokyo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w, events := listening(t, limitsOf(
+			quota.Limit{Name: "mine", Scope: quota.User, Window: quota.Day.InTenantZone(), Max: quota.Max{quota.Tokens: 100}},
+		), func(c *quota.Config) { c.Zone = func(quota.Subject) *time.Location { return tokyo } })
+		w.call(as("alice"), tokens(100))
+		told := only[quota.ThresholdReached](events())
+		if len(told) != 1 || told[0].Limit != "mine" || told[0].Scope != quota.User || told[0].Counter.Window != "day@Asia/Tokyo" {
+			t.Errorf("told %+v", told)
+		}
+	})
+}
+
 func TestTurnsThatAreCountedAtTheirEndReachThresholdsToo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
