@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -192,6 +193,56 @@ func TestAForecastThatPanicsLeavesNothingBehind(t *testing.T) {
 				t.Errorf("the next call: %v", err)
 			}
 		}
+	})
+}
+
+// asked is a model that tells when its forecast is asked for.
+type asked struct {
+	LLM
+	tell func()
+}
+
+func (a *asked) ExpectedWait(context.Context, *LLMRequest) time.Duration {
+	a.tell()
+	return 0
+}
+
+// A call that chose a route to try it, and finds that another one tries it by now, takes
+// the next.
+func TestACallThatComesTooLateToTryARouteTakesAnother(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := &fakeLLM{play: func(ctx context.Context, n int, yield yields) {
+			if n == 1 {
+				yield(nil, perDay())
+				return
+			}
+			_ = wait(ctx, 20*time.Second)
+			yield(final(1, 1), nil)
+		}}
+		b := answers(0)
+		inner := via(t, "a", a)
+		first := &asked{LLM: inner.Model, tell: func() {}}
+		p := newPool(t, route.Config{}, way{Name: "a", Model: first, Gate: gateOf(inner)}, at(1, via(t, "b", b)))
+		if err := call(t.Context(), p); err != nil { // a is left out by that
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		var other sync.WaitGroup
+		first.tell = func() {
+			first.tell = func() {}
+			other.Go(func() {
+				if err := call(t.Context(), p); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(time.Second)
+		}
+		items, err := collect(p.GenerateContent(t.Context(), hello(), true))
+		if err != nil || len(items) == 0 || a.count() != 2 || b.count() != 2 {
+			t.Errorf("%d items, %v; a had %d calls and b %d, want two each", len(items), err, a.count(), b.count())
+		}
+		other.Wait()
+		mustBeIdle(t, p)
 	})
 }
 
