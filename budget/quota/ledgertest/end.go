@@ -92,6 +92,20 @@ var endTests = []test{
 		e.stands(e.hold("u", 0, 1000), 0, 0)
 		e.stands(e.lease("u", 9), 0, 0)
 	}},
+	{"StatusLeavesOutWhatHasExpiredHoweverManyThereAre", func(e *env) {
+		const holds = 100 // more than a store may look at in one step
+		ttl := 5 * time.Minute
+		for i := range holds {
+			e.reserve(quota.Reserve{ID: fmt.Sprint("dies-", i), Tree: e.tree, TTL: ttl, Entries: []quota.Entry{
+				e.hold("u", 1, holds+1), e.lease("u", holds+1), e.rolling("u", quota.Hold, 1, 1000, 1000, 0),
+			}})
+		}
+		e.reserve(quota.Reserve{ID: "lives", Tree: e.tree, TTL: 2 * ttl, Entries: []quota.Entry{e.hold("u", 1, holds+1), e.lease("u", holds+1)}})
+		e.Pass(ttl + e.Slack)
+		e.stands(e.hold("u", 0, holds+1), 0, 1)
+		e.stands(e.lease("u", holds+1), 0, 1)
+		e.stands(e.rolling("u", quota.Hold, 0, 1000, 1000, 0), 0, 0)
+	}},
 	{"DefaultTTLIsTenMinutes", func(e *env) {
 		e.take(e.hold("u", 100, 1000))
 		e.Pass(10*time.Minute - e.Slack - 1)
