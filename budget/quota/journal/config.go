@@ -131,6 +131,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.MaxBytes < 4*minSegment {
 		fail("MaxBytes is %d, must be at least %d", c.MaxBytes, 4*minSegment)
+		c.MaxBytes = max(4*minSegment, 4*c.SegmentBytes) // that of segments is no other error
 	}
 	if c.SegmentBytes == 0 {
 		c.SegmentBytes = max(min(DefaultSegmentBytes, c.MaxBytes/4), minSegment)

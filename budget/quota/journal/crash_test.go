@@ -260,8 +260,8 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		"Config.Workers is -1":            {Workers: -1},
 		"Config.Workers is 1000":          {Workers: 1000},
 	} {
-		if _, err := journal.Open(t.TempDir(), cfg); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error is %v, want one with %q", err, want)
+		if _, err := journal.Open(t.TempDir(), cfg); err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), "Config.") != 1 {
+			t.Errorf("error is %v, want one with %q and no other field", err, want)
 		}
 	}
 	if _, err := journal.Open("", journal.Config{}); err == nil || !strings.Contains(err.Error(), "path is empty") {
