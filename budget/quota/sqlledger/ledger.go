@@ -44,10 +44,11 @@ func New(ctx context.Context, cfg Config) (*Ledger, error) {
 		return nil, err
 	}
 	l := newLedger(cfg, s)
-	if err := l.combiner.do(ctx, max(cfg.Timeout, openLimit), 0, probing{}); err != nil {
+	if err := l.register(); err != nil {
 		return nil, errors.Join(err, l.Close(context.WithoutCancel(ctx)))
 	}
-	if err := l.register(); err != nil { // last, so that who fails can try again
+	if err := l.combiner.do(ctx, max(cfg.Timeout, openLimit), 0, probing{}); err != nil {
+		l.unregister()
 		return nil, errors.Join(err, l.Close(context.WithoutCancel(ctx)))
 	}
 	if cfg.SweepEvery > 0 {

@@ -13,6 +13,8 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/headgate-go/headgate/budget/quota"
 	"github.com/headgate-go/headgate/budget/quota/ledgertest"
 	"github.com/headgate-go/headgate/budget/quota/sqlledger"
@@ -224,9 +226,13 @@ func TestADatabaseThatCanOnlyBeReadIsUnavailable(t *testing.T) {
 			if err := l.Healthy(t.Context()); err != nil {
 				t.Errorf("Healthy: %v", err)
 			}
-			l, err := sqlledger.New(t.Context(), sqlledger.Config{DB: read.open(t), SweepEvery: -1})
+			reg := prometheus.NewRegistry()
+			l, err := sqlledger.New(t.Context(), sqlledger.Config{DB: read.open(t), SweepEvery: -1, Registerer: reg})
 			if !errors.Is(err, quota.ErrUnavailable) || !strings.Contains(err.Error(), "read") || l != nil {
 				t.Errorf("New: %v, want an error that says that the database can only be read", err)
+			}
+			if left, err := reg.Gather(); err != nil || len(left) > 0 {
+				t.Errorf("metrics are left of a ledger that was not made: %v, %v", left, err)
 			}
 		})
 	}

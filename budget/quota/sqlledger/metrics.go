@@ -76,7 +76,7 @@ func (l *Ledger) register() error {
 	}
 	m := &metrics{
 		Metrics:       storemetrics.New(name),
-		seconds:       histogram("transaction_seconds", "Time of a transaction that was committed in seconds, sweeps and erasures left out.", transactionBuckets),
+		seconds:       histogram("transaction_seconds", "Time of a transaction that was committed in seconds, those of sweeps, erasures and health checks left out.", transactionBuckets),
 		operations:    histogram("transaction_operations", "Operations that were committed by one transaction.", operationBuckets),
 		combiner:      l.combiner,
 		failuresTotal: desc("transaction_failures_total", "Transactions that failed, by what the error means; they are tried again while there is time.", "kind"),
@@ -90,6 +90,13 @@ func (l *Ledger) register() error {
 	}
 	l.metric = m
 	return nil
+}
+
+// unregister takes them back, so that who could not make a ledger can try again.
+func (l *Ledger) unregister() {
+	if l.metric != nil {
+		l.cfg.Registerer.Unregister(l.metric)
+	}
 }
 
 // operationOf is what a request is for.
