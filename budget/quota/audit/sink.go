@@ -22,6 +22,10 @@ const (
 	DefaultFlushEvery = time.Second
 )
 
+// expireEvery is how often files are looked for that are older than Config.Keep. They
+// are of a day each, so that nothing is gained by looking more often.
+const expireEvery = time.Hour
+
 // Config is what a [Sink] is made of. Dir must be set.
 type Config struct {
 	// Dir is the directory of the files. It is made if it is not there, and belongs to
@@ -32,7 +36,8 @@ type Config struct {
 	// [DefaultFlushEvery].
 	FlushEvery time.Duration
 	// Keep is how long records are kept; whole files are removed whose records are
-	// all older (see [Expire]), when a file is begun. 0 keeps them for good.
+	// all older (see [Expire]): by [Open], when a file is begun, and once an hour until
+	// Close. 0 keeps them for good.
 	Keep time.Duration
 	// Logger is told if something cannot be written. Defaults to [slog.Default].
 	Logger *slog.Logger
@@ -113,6 +118,7 @@ type Sink struct {
 	buf     []byte
 	records int64 // in buf
 	timer   *time.Timer
+	expirer *time.Timer // nil where records are kept for good
 	closed  bool
 	failing bool // the last flush failed
 	stats   Stats
@@ -130,8 +136,9 @@ type Stats struct {
 // ErrClosed is the error for a sink that was closed.
 var ErrClosed = errors.New("audit: the sink is closed")
 
-// Open makes a sink. The error names the field that is wrong, or says what is wrong
-// with the directory.
+// Open makes a sink, and removes what is older than Config.Keep. Close it. The error
+// names the field that is wrong, or says what is wrong with the directory; that old
+// files cannot be removed is only logged.
 func Open(cfg Config) (*Sink, error) {
 	if err := cfg.withDefaults(); err != nil {
 		return nil, err
@@ -142,7 +149,14 @@ func Open(cfg Config) (*Sink, error) {
 	if err := removeHalf(cfg.Dir, time.Time{}); err != nil {
 		return nil, fmt.Errorf("audit: Config.Dir: %w", err)
 	}
-	return &Sink{cfg: cfg}, nil
+	s := &Sink{cfg: cfg}
+	if cfg.Keep > 0 {
+		s.mu.Lock() // the timer may be faster
+		defer s.mu.Unlock()
+		s.expire()
+		s.expirer = time.AfterFunc(expireEvery, s.expireAgain)
+	}
+	return s, nil
 }
 
 // Listen is the [quota.Listener].
@@ -308,9 +322,7 @@ func (s *Sink) ready() error {
 		s.abandon()
 	}
 	if s.cfg.Keep > 0 {
-		if _, err := Expire(s.cfg.Dir, time.Now().Add(-s.cfg.Keep)); err != nil {
-			s.cfg.Logger.Error("audit: old records cannot be removed", slog.Any("error", err))
-		}
+		s.expire()
 	}
 	f, err := create(s.cfg.Dir, s.day)
 	if f == nil {
@@ -319,6 +331,28 @@ func (s *Sink) ready() error {
 	s.f, s.size = f, 0
 	s.stats.Files++
 	return err
+}
+
+// expire removes the files that are older than Config.Keep, which may be the one that
+// was written to last. mu is held.
+func (s *Sink) expire() {
+	before := time.Now().Add(-s.cfg.Keep)
+	if _, err := Expire(s.cfg.Dir, before); err != nil {
+		s.cfg.Logger.Error("audit: old records cannot be removed", slog.Any("error", err))
+	}
+	if s.f != nil && !s.day.Add(day).After(before) {
+		s.abandon()
+	}
+}
+
+// expireAgain expires, and will again.
+func (s *Sink) expireAgain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.expire()
+		s.expirer.Reset(expireEvery)
+	}
 }
 
 // abandon leaves the file. mu is held.
@@ -350,6 +384,9 @@ func (s *Sink) Close() error {
 	if s.timer != nil {
 		s.timer.Stop()
 		s.timer = nil
+	}
+	if s.expirer != nil {
+		s.expirer.Stop()
 	}
 	err := s.flush()
 	s.abandon()

@@ -387,40 +387,6 @@ func TestAFileThatWasMovedIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestOldFilesExpire(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		keep := open(t, audit.Config{Dir: dir, Keep: 30 * 24 * time.Hour})
-		began := time.Now()
-		for i := range 60 {
-			r := at(0, fmt.Sprint(i))
-			r.At = time.Now()
-			write(t, keep, r)
-			time.Sleep(24 * time.Hour)
-		}
-		got := records(t, dir)
-		if first := got[0].At; first.Before(began.Add(28*24*time.Hour)) || first.After(began.Add(30*24*time.Hour)) || len(got) < 30 {
-			t.Errorf("after 60 days %d records are kept, the first of day %v", len(got), first.Sub(began)/(24*time.Hour))
-		}
-		other := filepath.Join(dir, "audit-20000101-notes.jsonl")
-		if err := os.WriteFile(other, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		day := got[9].At
-		n, err := audit.Expire(dir, day)
-		if err != nil || n != 9 {
-			t.Errorf("%d files were removed, %v; want 9", n, err)
-		}
-		if got := records(t, dir)[0].At; !got.Equal(day) {
-			t.Errorf("the first record is of %v, want %v", got, day)
-		}
-		if _, err := os.Stat(other); err != nil {
-			t.Errorf("a file of somebody else is gone: %v", err)
-		}
-	})
-}
-
 func TestConfigNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	taken := filepath.Join(t.TempDir(), "file")
