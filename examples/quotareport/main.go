@@ -45,6 +45,9 @@ const synopsis = "usage: quotareport usage|reconcile|suggest -dir DIR [flags]; -
 // errApart is that counts differ, which the report has said already.
 var errApart = errors.New("apart")
 
+// senseless is what is wrong with a command line.
+type senseless struct{ error }
+
 // command is one of the three. It sets its flags, and returns what to do when they
 // are parsed.
 type command func(*flag.FlagSet) func(*query) error
@@ -55,6 +58,7 @@ var commands = map[string]command{"usage": usageOf, "reconcile": reconcile, "sug
 type query struct {
 	dir      string
 	from, to time.Time
+	given    bool // from or to are of the command line
 	out, err io.Writer
 	bad      int
 }
@@ -90,6 +94,7 @@ func run(args []string, stdout, stderr io.Writer, now time.Time) int {
 		fmt.Fprintf(stderr, "quotareport: %v\n", wrong)
 		return exitUsage
 	}
+	q.given = !q.from.IsZero() || !q.to.IsZero()
 	if q.to.IsZero() {
 		q.to = now
 	}
@@ -105,6 +110,9 @@ func run(args []string, stdout, stderr io.Writer, now time.Time) int {
 		return exitOK
 	case !errors.Is(err, errApart):
 		fmt.Fprintf(stderr, "quotareport: %v\n", err)
+	}
+	if errors.As(err, new(senseless)) {
+		return exitUsage
 	}
 	return exitFailed
 }
@@ -126,11 +134,17 @@ func usageOf(flags *flag.FlagSet) func(*query) error {
 	flags.Func("unit", "`unit`: turns, calls, tokens, credits or money in micro-dollars (default tokens)", unitVar(&ask.Unit))
 	flags.Func("window", "`window` of the limit, with its zone, such as day@Europe/Berlin (default day, which is in UTC)", windowVar(&ask.Window))
 	var at moment
-	flags.Func("at", "an `instant` in the window, such as 2026-11-23, a day in its zone, or 2026-11-23T15:04:05Z\n(default: all windows between -from and -to)", instantVar(&at))
+	flags.Func("at", "an `instant` in the window, such as 2026-11-23, a day in its zone, or 2026-11-23T15:04:05Z;\nin place of -from and -to, and not for rolling windows (default: all windows between -from and -to)", instantVar(&at))
 	flags.BoolVar(&ask.Denials, "denials", true, "show denials, too")
 	return func(q *query) error {
 		ask.Scope = quota.Scope(*scope)
-		if !at.at.IsZero() && !ask.Window.IsRolling() {
+		switch {
+		case at.at.IsZero():
+		case ask.Window.IsRolling():
+			return senseless{fmt.Errorf("-at has no meaning for the window %s, which has no beginning and no end; use -from and -to", ask.Window.ID())}
+		case q.given:
+			return senseless{errors.New("-at is given in place of -from and -to, not besides them")}
+		default:
 			ask.At = at.in(ask.Window)
 			span := ask.Window.Resolve(nil).Span(ask.At)
 			q.from, q.to = span.Start, span.End.Add(24*time.Hour) // calls may end later
@@ -179,7 +193,7 @@ func reconcile(flags *flag.FlagSet) func(*query) error {
 	flags.Func("rename", "`names` of models, such as gpt-5-2025-08-07=gpt-5, joined by commas", renameVar(rename))
 	return func(q *query) error {
 		if *export == "" {
-			return errors.New("-export is not set")
+			return senseless{errors.New("-export is not set")}
 		}
 		columns.Rename = renamer(rename)
 		file, err := os.Open(*export)
