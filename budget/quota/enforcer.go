@@ -247,7 +247,7 @@ var errLedgerSlow = errors.New("it did not answer in time")
 type who struct {
 	subject Subject
 	limits  []Limit
-	plan    string // for metrics: one that is known
+	plan    string // for metrics: one that is known, if the limits can tell
 }
 
 // who looks up the limits of a subject.
@@ -260,6 +260,7 @@ func (e *Enforcer) who(ctx context.Context, s Subject) (who, error) {
 		w.limits, w.plan = fixed.For(s), fixed.PlanOf(s)
 		return w, nil
 	}
+	w.plan = s.Plan
 	limits, err := (*e.limits.Load()).Limits(ctx, s)
 	w.limits = limits
 	return w, err

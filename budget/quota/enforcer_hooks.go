@@ -34,7 +34,9 @@ type Decision struct {
 	Limit  string
 	Scope  Scope
 	Unit   Unit
-	// Plan is the subject's plan if it is known, "" otherwise.
+	// Plan is the subject's plan, "" if it has none or [Limits] do not know it. Of
+	// another [LimitResolver] it is what the subject says: bound it before it becomes
+	// a label.
 	Plan string
 	// Wait is how long was waited.
 	Wait time.Duration
@@ -47,7 +49,7 @@ type Booking struct {
 	// before they become labels. Agent is the tool's name for a paid tool.
 	Model, Agent string
 	Tool         bool
-	// Plan is the subject's plan if it is known, "" otherwise.
+	// Plan is that of a [Decision].
 	Plan string
 	// Estimated is the estimate that came with the call, Actual what was settled:
 	// zero if it was released.
@@ -72,7 +74,7 @@ type Reach struct {
 	Unit  Unit
 	// Percent is the part that was reached, one of the limit's Thresholds.
 	Percent int
-	// Plan is the subject's plan if it is known, "" otherwise.
+	// Plan is that of a [Decision].
 	Plan string
 }
 

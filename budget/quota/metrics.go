@@ -40,6 +40,12 @@ type MetricsConfig struct {
 	// programs that choose the models themselves: where users may name one, they
 	// choose the labels.
 	Models []string
+	// Plans are the plans that are told apart; all others count as "other". It is for
+	// programs whose [LimitResolver] is their own; [Limits.Plans] are those of a fixed
+	// set. nil tells apart the first [MaxMetricLabels] that come, which is for programs
+	// that choose the plans themselves. With fixed [Limits] a plan that they do not have
+	// is none.
+	Plans []string
 }
 
 // Metrics are the Prometheus metrics of an [Enforcer]. They are a
@@ -75,7 +81,7 @@ type MetricsConfig struct {
 // is anybody's id, or the text of an error. Reasons, stages, outcomes, scopes and
 // units are fixed sets; models, tools, limits, percents and plans have at most
 // [MaxMetricLabels] values each and then "other". "none" is what has no such thing,
-// or a plan that is not known. An observed denial counts as a decision of its own for
+// or a plan that fixed [Limits] do not know. An observed denial counts as a decision of its own for
 // every limit that would have denied, besides the one of the check: leave the outcome
 // observed out of shares. What a provider reports once a call was booked is added to
 // what was charged if it is more, and not taken back if it is less.
@@ -84,6 +90,7 @@ type MetricsConfig struct {
 type Metrics struct {
 	cfg    MetricsConfig
 	models map[string]bool // nil for the first ones
+	plans  map[string]bool // nil for the first ones
 
 	names struct{ model, tool, limit, plan, scope, percent labelSet }
 
@@ -122,19 +129,15 @@ func NewMetrics(cfg MetricsConfig) (*Metrics, error) {
 			return nil, fmt.Errorf("quota: MetricsConfig.ConstLabels[%q] is %.40q, which is not UTF-8", name, value)
 		}
 	}
-	if len(cfg.Models) > MaxMetricLabels {
-		return nil, fmt.Errorf("quota: MetricsConfig.Models has %d names, above %d", len(cfg.Models), MaxMetricLabels)
+	models, err := closedSet("Models", cfg.Models)
+	if err != nil {
+		return nil, err
 	}
-	m := &Metrics{cfg: cfg}
-	if cfg.Models != nil {
-		m.models = map[string]bool{}
-		for i, name := range cfg.Models {
-			if name == "" || !utf8.ValidString(name) {
-				return nil, fmt.Errorf("quota: MetricsConfig.Models[%d] is %q, which is no name", i, name)
-			}
-			m.models[name] = true
-		}
+	plans, err := closedSet("Plans", cfg.Plans)
+	if err != nil {
+		return nil, err
 	}
+	m := &Metrics{cfg: cfg, models: models, plans: plans}
 	opts := func(name, help string) prometheus.Opts {
 		return prometheus.Opts{Namespace: "headgate", Subsystem: "quota", Name: name, Help: help, ConstLabels: cfg.ConstLabels}
 	}
@@ -178,6 +181,24 @@ func NewMetrics(cfg MetricsConfig) (*Metrics, error) {
 	return m, nil
 }
 
+// closedSet are the names of a field, the only values of a label; nil if there is none.
+func closedSet(field string, names []string) (map[string]bool, error) {
+	if len(names) > MaxMetricLabels {
+		return nil, fmt.Errorf("quota: MetricsConfig.%s has %d names, above %d", field, len(names), MaxMetricLabels)
+	}
+	if names == nil {
+		return nil, nil
+	}
+	set := make(map[string]bool, len(names))
+	for i, name := range names {
+		if name == "" || !utf8.ValidString(name) {
+			return nil, fmt.Errorf("quota: MetricsConfig.%s[%d] is %q, which is no name", field, i, name)
+		}
+		set[name] = true
+	}
+	return set, nil
+}
+
 // labelName reports whether a label may have the name, by Prometheus's data model.
 func labelName(s string) bool {
 	for i, c := range []byte(s) {
@@ -219,7 +240,7 @@ type decisionSeries struct {
 }
 
 func (m *Metrics) decided(d Decision) {
-	k := decisionKey{d.Stage, d.Outcome, m.names.scope.of(string(d.Scope)), m.names.plan.of(d.Plan)}
+	k := decisionKey{d.Stage, d.Outcome, m.names.scope.of(string(d.Scope)), m.plan(d.Plan)}
 	found, ok := m.byDecision.Load(k)
 	if !ok {
 		s := decisionSeries{count: m.decisions.WithLabelValues(k.stage.String(), string(k.outcome), k.scope, k.plan)}
@@ -350,6 +371,14 @@ func (m *Metrics) model(name string) string {
 	}
 	if m.models[name] {
 		return name
+	}
+	return labelOther
+}
+
+// plan is the label of a plan.
+func (m *Metrics) plan(name string) string {
+	if m.plans == nil || name == "" || m.plans[name] {
+		return m.names.plan.of(name)
 	}
 	return labelOther
 }

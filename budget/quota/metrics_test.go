@@ -297,6 +297,47 @@ func TestModelsBeyondAClosedSetAreOther(t *testing.T) {
 	})
 }
 
+// What a resolver of the program's own is asked about has a plan as well, and only the
+// metrics can say which names there are.
+func TestPlansOfACallersOwnLimitsAreToldApart(t *testing.T) {
+	t.Parallel()
+	own := quota.LimitResolverFunc(func(_ context.Context, s quota.Subject) ([]quota.Limit, error) {
+		if s.Plan == "broken" {
+			return nil, errStoreDown
+		}
+		return []quota.Limit{{Name: "mine", Scope: quota.User, Window: quota.Day, Max: quota.Max{quota.Tokens: 10}, Mode: quota.Enforce}}, nil
+	})
+	for _, c := range []struct {
+		name                 string
+		plans                []string
+		pro, broken, unnamed string
+	}{
+		{"a closed set", []string{"pro"}, "pro", "other", "none"},
+		{"an empty set", []string{}, "other", "other", "none"},
+		{"those that come first", nil, "pro", "broken", "none"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m, reg := newMetrics(t, quota.MetricsConfig{Plans: c.plans})
+			w := newWorld(t, quota.LimitsConfig{}, func(cfg *quota.Config) { cfg.Hooks, cfg.Limits = m.Hooks(), own })
+			ask := func(plan string) {
+				ctx := quota.WithSubject(t.Context(), quota.Subject{Tenant: "acme", User: "user-" + plan, Plan: plan})
+				if r, err := w.Budget().Reserve(ctx, budget.Call{ID: budget.NewID(), Model: "m-1", Usage: tokens(5)}); err == nil {
+					w.settle(r, tokens(5))
+				}
+			}
+			ask("pro")
+			ask("broken")
+			ask("")
+			at := func(outcome, plan string) string {
+				return fmt.Sprintf("decisions_total{outcome=%s,plan=%s,scope=none,stage=mid_turn}", outcome, plan)
+			}
+			want := map[string]float64{at("allowed", c.pro): 1, at("denied", c.broken): 1, at("allowed", c.unnamed): 1}
+			wantSeries(t, reg, want)
+		})
+	}
+}
+
 func TestLabelsStayBoundedWhoeverComesAtOnce(t *testing.T) {
 	t.Parallel()
 	m, reg := newMetrics(t, quota.MetricsConfig{})
@@ -349,6 +390,8 @@ func TestMetricsConfigNamesWhatIsWrong(t *testing.T) {
 		{quota.MetricsConfig{ConstLabels: prometheus.Labels{"a": "\xff"}}, `ConstLabels["a"] is "\xff"`},
 		{quota.MetricsConfig{Models: []string{"m", ""}}, `Models[1] is ""`},
 		{quota.MetricsConfig{Models: make([]string, 65)}, "Models has 65 names, above 64"},
+		{quota.MetricsConfig{Plans: []string{"pro", "\xff"}}, `Plans[1] is "\xff"`},
+		{quota.MetricsConfig{Plans: make([]string, 65)}, "Plans has 65 names, above 64"},
 	} {
 		if _, err := quota.NewMetrics(c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got error %v, want %s", c.cfg, err, c.want)
