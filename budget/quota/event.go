@@ -91,7 +91,7 @@ func (ThresholdReached) Kind() EventKind { return KindThreshold }
 // denied one is a [Denied].
 type TurnBegan struct {
 	Occasion
-	// Counted are the counters of turns that it counts in.
+	// Counted are the counters of turns that it counts in, as in a [CallSettled].
 	Counted []Counted
 }
 
@@ -128,7 +128,9 @@ type CallSettled struct {
 	// Held is the most that was reserved of each unit under any limit, and Charged
 	// what was charged. Credits and Money are 0 where no limit counts them.
 	Held, Charged Amounts
-	// Counted are the counters that it was charged to; an amount of 0 is left out.
+	// Counted are the counters that it was charged to, or will be as soon as the ledger
+	// can be reached; an amount of 0 is left out. Nothing is charged to a rolling counter
+	// that only observes and had no room, or that the ledger could not be asked about.
 	Counted []Counted
 	// Corrects is true if the call was settled before and its provider has reported
 	// more since. Usage, Charged and Counted are those of the whole call then, and

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/usage"
@@ -50,7 +51,7 @@ func (a *asking) publishBegan(turn string) {
 	for i := range a.claims {
 		c := &a.claims[i]
 		for j := range c.entries {
-			if e := &c.entries[j]; e.Unit == Turns {
+			if e := &c.entries[j]; e.Unit == Turns && c.charges(j) {
 				all = append(all, Counted{
 					Limit: c.limits[j].Name, Scope: c.limits[j].Scope, Counter: e.Counter, Span: e.Spans[1],
 					Amount: e.Amount, Observed: e.Observe,
@@ -61,6 +62,30 @@ func (a *asking) publishBegan(turn string) {
 	if all != nil {
 		a.e.cfg.Bus.Publish(TurnBegan{Occasion: occasion(a.who.subject, turn, ""), Counted: all})
 	}
+}
+
+// charges reports whether what has passed was, or will be, charged to an entry's counter.
+// A rolling one is not charged if it only observes and had no room, or if the ledger could
+// not be asked.
+func (c *claim) charges(i int) bool {
+	e := &c.entries[i]
+	return !e.Rolling || c.state == claimHeld && !(e.Observe && slices.Contains(c.result.Over, i))
+}
+
+// spared are the counters that are not charged; nil if there is none, or nobody listens.
+func (a *asking) spared() (all []Counter) {
+	if a.e.cfg.Bus == nil {
+		return nil
+	}
+	for i := range a.claims {
+		c := &a.claims[i]
+		for j := range c.entries {
+			if !c.charges(j) {
+				all = append(all, c.entries[j].Counter)
+			}
+		}
+	}
+	return all
 }
 
 // publishSettled tells what became of a call.
@@ -114,6 +139,9 @@ func (m *metered) chargedTo(n, before Amounts) []Counted {
 				continue
 			}
 			entry := a.entry(l, k, u, Hold, n[u])
+			if slices.Contains(m.spared, entry.Counter) {
+				continue
+			}
 			all = append(all, Counted{
 				Limit: l.Name, Scope: l.Scope, Counter: entry.Counter, Span: entry.Spans[1],
 				Amount: n[u], Observed: entry.Observe,

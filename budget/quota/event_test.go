@@ -328,6 +328,73 @@ func TestEventsAddUpToTheLedger(t *testing.T) {
 	}
 }
 
+// An observed rate that is used up takes nothing more, and one that the ledger could not
+// be asked about nothing at all. What was not charged must not be told.
+func TestEventsNameOnlyCountersThatWereCharged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		w, events := listening(t, quota.LimitsConfig{Limits: []quota.Limit{
+			{Name: "watched", Scope: quota.User, Window: quota.Rolling(time.Hour), Max: quota.Max{quota.Tokens: 100, quota.Turns: 1}, Mode: quota.Observe, Failure: quota.Open},
+			{Name: "day", Scope: quota.User, Window: quota.Day, Max: quota.Max{quota.Tokens: 1000, quota.Turns: 10}, Failure: quota.Open},
+		}}, func(c *quota.Config) { c.Ledger = store })
+		one := func() {
+			turn := w.admit(as("alice"))
+			defer turn.End()
+			r := w.reserve(turn.Context(), tokens(60))
+			w.settle(r, tokens(50))
+			if err := r.(budget.Adjuster).Adjust(turn.Context(), tokens(55)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		told := func() string {
+			var all []string
+			for _, e := range events() {
+				kind, counted := "turn", []quota.Counted(nil)
+				switch e := e.(type) {
+				case quota.TurnBegan:
+					counted = e.Counted
+				case quota.CallSettled:
+					if kind, counted = "call", e.Counted; e.Corrects {
+						kind = "correction"
+					}
+				default:
+					continue
+				}
+				for _, c := range counted {
+					kind += fmt.Sprintf(" %s %d", c.Limit, c.Amount)
+				}
+				all = append(all, kind)
+			}
+			return strings.Join(all, "; ")
+		}
+		one()
+		want := "turn watched 1 day 1; call watched 50 day 50; correction watched 55 day 55"
+		if got := told(); got != want {
+			t.Errorf("with room, told:\n%s\nwant:\n%s", got, want)
+		}
+		one()
+		want += "; turn day 1; call day 50; correction day 55"
+		if got := told(); got != want {
+			t.Errorf("without room, told:\n%s\nwant:\n%s", got, want)
+		}
+		time.Sleep(2 * time.Hour)
+		store.set(down)
+		one()
+		want += "; turn day 1; call day 50; correction day 55"
+		if got := told(); got != want {
+			t.Errorf("without the ledger, told:\n%s\nwant:\n%s", got, want)
+		}
+		store.set(nil)
+		time.Sleep(time.Minute) // the ledger is told late
+		one()
+		want += "; turn watched 1 day 1; call watched 50 day 50; correction watched 55 day 55"
+		if got := told(); got != want {
+			t.Errorf("with room again, told:\n%s\nwant:\n%s", got, want)
+		}
+	})
+}
+
 func TestDenialsAndOveragesAreTold(t *testing.T) {
 	t.Parallel()
 	w, events := listening(t, quota.LimitsConfig{Limits: []quota.Limit{

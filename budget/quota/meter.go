@@ -62,6 +62,7 @@ type metered struct {
 	claims  []claim
 	held    Amounts // the most under any limit
 	counted [Units]bool
+	spared  []Counter // those that are asked about and not charged
 	final   bool
 	kept    kept
 
@@ -146,6 +147,7 @@ func (m *metered) reserve(ctx context.Context) error {
 	}
 	m.holds.usage(P95) // worked out now, and only read at the end of the call
 	a.report(ctx, got, m.turnID(), m.call.ID, m.tool != nil)
+	m.spared = a.spared()
 	a.keep()
 	passed = true
 	return nil
