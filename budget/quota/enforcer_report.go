@@ -76,9 +76,10 @@ func (a *asking) report(ctx context.Context, got taken, turn, call string, tool 
 		}
 		for _, at := range c.result.Over {
 			d := a.over(c, at)
-			if d.Observed {
+			switch {
+			case d.Observed:
 				observed = append(observed, d)
-			} else {
+			case c.entries[at].Kind != Check: // which takes nothing
 				e.publishOverage(s, turn, call, d)
 			}
 		}

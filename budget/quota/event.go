@@ -171,6 +171,8 @@ func (Denied) Kind() EventKind { return KindDenial }
 
 // Overage says that something passed above a soft limit, or that an ended call has
 // used more than it had reserved and passed a limit, which nothing can deny any more.
+// A turn that begins when a soft limit of calls, tokens, credits or money is used up
+// takes nothing of it: the calls that do are told.
 type Overage struct {
 	Occasion
 	// Limit is the name of the limit, and Scope whose it is.

@@ -420,6 +420,30 @@ func TestDenialsAndOveragesAreTold(t *testing.T) {
 	}
 }
 
+// Whoever adds up overages gets what was taken above the limit: a turn asks whether there
+// is room, and takes nothing but a turn.
+func TestOveragesAddUpToWhatWasTaken(t *testing.T) {
+	t.Parallel()
+	for _, room := range []quota.Max{nil, {quota.Tokens: 600}} {
+		w, events := listening(t, limitsOf(
+			quota.Limit{Name: "soft", Scope: quota.User, Window: quota.Day, Max: quota.Max{quota.Tokens: 500, quota.Turns: 1}, Soft: true},
+		), func(c *quota.Config) { c.Turn.Room = room })
+		for range 3 {
+			turn := w.admit(as("alice"))
+			w.call(turn.Context(), tokens(500))
+			turn.End()
+		}
+		var told []string
+		for _, o := range only[quota.Overage](events()) {
+			told = append(told, fmt.Sprintf("%v: %d on %d of %d", o.Unit, o.Requested, o.Used, o.Max))
+		}
+		want := "turns: 1 on 1 of 1; tokens: 500 on 500 of 500; turns: 1 on 2 of 1; tokens: 500 on 1000 of 500"
+		if got := strings.Join(told, "; "); got != want {
+			t.Errorf("with room for %v asked for, overages are\n%s\nwant\n%s", room, got, want)
+		}
+	}
+}
+
 func TestACallThatHasUsedMoreThanThereWasIsToldAsAnOverrun(t *testing.T) {
 	t.Parallel()
 	w, events := listening(t, quota.LimitsConfig{Limits: []quota.Limit{
