@@ -219,7 +219,7 @@ func (c *Catalog) unknown(err *UnknownModelError) (Price, error) {
 	case UnknownDefault:
 		c.defaulted.Add(1)
 		p := c.config.Default
-		p.Model, p.Variant, p.ValidFrom, p.Basis = err.Model, err.Variant, time.Time{}, Defaulted
+		p.Model, p.Variant, p.ValidFrom, p.AsOf, p.Basis = err.Model, err.Variant, time.Time{}, time.Time{}, Defaulted
 		return p, nil
 	}
 	c.rejected.Add(1)

@@ -79,7 +79,7 @@ func (t *priceTable) add(l *PriceList) {
 		if t.exact[lower(m.Name)] != nil {
 			continue // replaced
 		}
-		e := newEntry(m)
+		e := newEntry(m, l.AsOf)
 		t.entries = append(t.entries, e)
 		t.prices += len(m.Prices)
 		for _, name := range append([]string{m.Name}, m.Aliases...) {
@@ -102,10 +102,10 @@ func (t *priceTable) add(l *PriceList) {
 	}
 }
 
-func newEntry(m *Model) *entry {
+func newEntry(m *Model, asOf time.Time) *entry {
 	e := &entry{name: m.Name}
 	for _, p := range m.Prices {
-		p.Model = m.Name
+		p.Model, p.AsOf = m.Name, asOf
 		of := e.of(p.Variant)
 		*of = append(*of, p)
 	}

@@ -234,6 +234,38 @@ func TestLaterListsCorrectEarlierOnes(t *testing.T) {
 	}
 }
 
+// Of what was charged it can be told by which list, however often lists were replaced.
+func TestAPriceNamesTheDateOfItsList(t *testing.T) {
+	t.Parallel()
+	dated := func(asOf string, models ...usage.Model) usage.PriceList {
+		return usage.PriceList{AsOf: day(asOf), Models: models}
+	}
+	c := catalog(t, usage.CatalogConfig{
+		Lists:   []usage.PriceList{dated("2026-10-01", listed("1", "m-1"), listed("2", "m-2")), dated("2026-11-01", listed("3", "m-2"))},
+		Unknown: usage.UnknownDefault,
+		Default: usage.Price{AsOf: day("2020-01-01"), Rates: usage.Rates{Input: rate("5"), Output: rate("5")}},
+	})
+	asOf := func(model string) time.Time {
+		t.Helper()
+		p, err := c.Price(model, day("2026-12-01"), usage.Standard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.AsOf
+	}
+	for model, want := range map[string]time.Time{"m-1": day("2026-10-01"), "m-2": day("2026-11-01"), "unknown": {}} {
+		if got := asOf(model); !got.Equal(want) {
+			t.Errorf("the price of %s is of a list of %v, want %v", model, got, want)
+		}
+	}
+	if err := c.Replace(dated("2026-11-30", listed("1", "m-1"))); err != nil {
+		t.Fatal(err)
+	}
+	if got := asOf("m-1"); !got.Equal(day("2026-11-30")) {
+		t.Errorf("after the list was replaced the price is of one of %v", got)
+	}
+}
+
 func TestAgeIsThatOfTheStalestList(t *testing.T) {
 	t.Parallel()
 	stale, fresh := list(listed("1", "a")), list(listed("2", "b"))

@@ -206,6 +206,10 @@ type Price struct {
 	// ValidFrom is the instant from which on the price holds; the zero time is
 	// "ever since".
 	ValidFrom time.Time
+	// AsOf is the date of the price list that the price is from; zero if it is from
+	// none. A [Catalog] sets it. With Model, Variant and ValidFrom it says which price
+	// this is.
+	AsOf time.Time
 	// Basis says where the price comes from. In a price list it is Listed.
 	Basis Basis
 	// Rates are the rates of calls below the first tier.

@@ -128,6 +128,11 @@ type CallSettled struct {
 	// Held is the most that was reserved of each unit under any limit, and Charged
 	// what was charged. Credits and Money are 0 where no limit counts them.
 	Held, Charged Amounts
+	// Weights is the Version of the weights by which credits were charged, "" where
+	// nothing counts credits. Price is the price by which money was, zero where nothing
+	// counts money. Neither is set for tools, nor for what was released. Price must not be changed.
+	Weights string
+	Price   usage.Price
 	// Counted are the counters that it was charged to, or will be as soon as the ledger
 	// can be reached; an amount of 0 is left out. Nothing is charged to a rolling counter
 	// that only observes and had no room, or that the ledger could not be asked about.

@@ -95,7 +95,7 @@ func (m *metered) publishSettled(u usage.Usage, n Amounts, released, guessed boo
 	}
 	s := m.settledAs(u, n, Amounts{}, guessed)
 	if released {
-		s.Outcome, s.Counted = CallReleased, nil
+		s.Outcome, s.Weights, s.Price, s.Counted = CallReleased, "", usage.Price{}, nil
 	}
 	m.e.cfg.Bus.Publish(s)
 }
@@ -119,6 +119,12 @@ func (m *metered) settledAs(u usage.Usage, n, before Amounts, guessed bool) Call
 	}
 	if guessed {
 		s.Outcome = CallEstimated
+	}
+	if m.tool == nil && m.counted[Credits] && m.holds.credits != nil {
+		s.Weights = m.holds.credits.Version
+	}
+	if m.tool == nil && m.counted[Money] {
+		s.Price = m.holds.price
 	}
 	return s
 }

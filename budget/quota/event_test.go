@@ -2,6 +2,7 @@ package quota_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -270,6 +271,47 @@ func TestASettledCallTellsWhatItUsedAndWhereItCounted(t *testing.T) {
 				t.Errorf("it is a call of %q with the estimate %v, tool %v", got.Model, got.Estimate, got.Tool)
 			}
 		})
+	}
+}
+
+// Whoever asks later what a charge rests on finds the weights and the price of the time of
+// the reservation, whatever has come in their place.
+func TestASettledCallNamesTheWeightsAndThePriceThatChargedIt(t *testing.T) {
+	t.Parallel()
+	var prices *usage.Catalog
+	w, events := listening(t, limitsOf(
+		daily("credits", quota.User, quota.Credits, 1e6), daily("money", quota.Team, quota.Money, 1e6),
+	), func(c *quota.Config) { prices = c.Catalog })
+	ctx := as("alice")
+	first := w.reserve(ctx, tokens(10))
+	released := w.reserve(ctx, tokens(10))
+	newer := usage.PriceList{AsOf: time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC), Models: []usage.Model{{Name: "m-1", Prices: []usage.Price{
+		{Rates: usage.Rates{Input: usage.PerMillion(7e6), Output: usage.PerMillion(7e6)}},
+	}}}}
+	twice := usage.Credits{Version: "twice", Input: usage.Thousandths(2000), Output: usage.Thousandths(8000)}
+	if err := errors.Join(prices.Replace(newer), w.ReloadCredits(twice)); err != nil {
+		t.Fatal(err)
+	}
+	w.settle(first, tokens(10))
+	if err := errors.Join(first.(budget.Adjuster).Adjust(ctx, usage.Usage{Output: 12}), released.Release(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	w.call(ctx, tokens(10))
+	tool, err := w.Meter(ctx, quota.Cost{Tool: "search", Money: 5, Credits: 5})
+	if err == nil {
+		err = tool.Settle(ctx, quota.Cost{Tool: "search", Money: 5, Credits: 5})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range only[quota.CallSettled](events()) {
+		got = append(got, fmt.Sprintf("%s %q %q %s", e.Outcome, e.Weights, e.Price.Model, e.Price.AsOf.Format(time.DateOnly)))
+	}
+	old := fmt.Sprintf(`charged %q "m-1" 2026-01-01`, fourToOne.Version)
+	want := []string{old, old, `released "" "" 0001-01-01`, `charged "twice" "m-1" 2026-02-01`, `charged "" "" 0001-01-01`}
+	if !slices.Equal(got, want) {
+		t.Errorf("told:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

@@ -45,6 +45,10 @@ type Record struct {
 	Held     Amounts           `json:"held,omitzero"`
 	Charged  Amounts           `json:"charged,omitzero"`
 	Counted  []Counted         `json:"counted,omitempty"`
+	// Weights are the version of the weights of credits by which it was charged, and
+	// Price says by which price.
+	Weights string `json:"weights,omitempty"`
+	Price   Price  `json:"price,omitzero"`
 	// Corrects is true if the call was settled before: Before and BeforeUsage are what
 	// Charged and Usage were until then.
 	Corrects    bool    `json:"corrects,omitempty"`
@@ -93,6 +97,19 @@ type Tokens struct {
 	Thoughts   int64 `json:"thoughts,omitempty"`
 	// Flags are those of the usage, by name.
 	Flags string `json:"flags,omitempty"`
+}
+
+// Price names a [usage.Price]: which one it is of which list, and not what it says.
+type Price struct {
+	// Model is the name in the list, which may differ from that of the call.
+	Model   string        `json:"model,omitempty"`
+	Variant usage.Variant `json:"variant,omitempty"`
+	// From is since when the price holds, zero for ever since, and AsOf the date of the
+	// list, in UTC.
+	From time.Time `json:"from,omitzero"`
+	AsOf time.Time `json:"as_of,omitzero"`
+	// Basis says where the price comes from if it is from no list.
+	Basis string `json:"basis,omitempty"`
 }
 
 // Amounts are amounts by unit; those that are 0 are left out. Money is in
@@ -154,6 +171,7 @@ func (r *Record) settled(e *quota.CallSettled) {
 	r.Model, r.Agent, r.Tool, r.Outcome = bounded(e.Model), bounded(e.Agent), e.Tool, e.Outcome
 	r.Estimate, r.Usage = tokensOf(e.Estimate), tokensOf(e.Usage)
 	r.Held, r.Charged = amountsOf(&e.Held), amountsOf(&e.Charged)
+	r.Weights, r.Price = bounded(e.Weights), priceOf(&e.Price)
 	r.Corrects, r.BeforeUsage, r.Before = e.Corrects, tokensOf(e.BeforeUsage), amountsOf(&e.Before)
 	r.count(e.Counted)
 }
@@ -205,6 +223,14 @@ func tokensOf(u usage.Usage) Tokens {
 		Input: u.Input, Cached: u.CachedInput, CacheWrite: u.CacheWrite,
 		Output: u.Output, Thoughts: u.Thoughts, Flags: u.Flags.String(),
 	}
+}
+
+func priceOf(p *usage.Price) Price {
+	out := Price{Model: bounded(p.Model), Variant: p.Variant, From: utc(p.ValidFrom), AsOf: utc(p.AsOf)}
+	if p.Basis != usage.Listed {
+		out.Basis = p.Basis.String()
+	}
+	return out
 }
 
 // usage is the usage, without its flags.

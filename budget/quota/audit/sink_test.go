@@ -104,6 +104,8 @@ func TestEveryEventIsReadBackAsItWas(t *testing.T) {
 			Estimate: usage.Usage{Input: 5, Output: 6, Flags: usage.Estimated},
 			Usage:    usage.Usage{Input: 1, CachedInput: 2, CacheWrite: 3, Output: 4, Thoughts: 5},
 			Held:     quota.Amounts{quota.Calls: 1, quota.Tokens: 11}, Charged: quota.Amounts{quota.Calls: 1, quota.Tokens: 5, quota.Credits: 7, quota.Money: 9},
+			Weights:  "2026-11",
+			Price:    usage.Price{Model: "m", Variant: usage.Batch, ValidFrom: noon.In(local), AsOf: noon.Add(time.Hour).In(local), Basis: usage.Defaulted, Rates: usage.Rates{Input: usage.PerMillion(1)}},
 			Counted:  []quota.Counted{{Limit: "mine", Scope: quota.User, Counter: counter, Span: span, Amount: 5, Observed: true}},
 			Corrects: true, BeforeUsage: usage.Usage{Output: 3}, Before: quota.Amounts{quota.Tokens: 3},
 		},
@@ -123,6 +125,7 @@ func TestEveryEventIsReadBackAsItWas(t *testing.T) {
 			Estimate: audit.Tokens{Input: 5, Output: 6, Flags: "estimated"},
 			Usage:    audit.Tokens{Input: 1, Cached: 2, CacheWrite: 3, Output: 4, Thoughts: 5},
 			Held:     audit.Amounts{Calls: 1, Tokens: 11}, Charged: audit.Amounts{Calls: 1, Tokens: 5, Credits: 7, Money: 9},
+			Weights: "2026-11", Price: audit.Price{Model: "m", Variant: "batch", From: noon, AsOf: noon.Add(time.Hour), Basis: "default"},
 			Counted: []audit.Counted{{
 				Limit: "mine", Scope: "user", Key: "tenant=acme/user=alice", Window: "day", Unit: "tokens",
 				Start: noon, End: noon.Add(time.Hour), Amount: 5, Observed: true,
