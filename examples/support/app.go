@@ -105,14 +105,15 @@ func (a *app) meter(cfg appConfig, registry *prometheus.Registry) error {
 	a.bus = quota.NewBus(quota.BusConfig{Logger: cfg.logger})
 	a.ends = append(a.ends, a.bus.Close)
 	if cfg.journal != "" {
-		j, retell, err := ledger.keepJournal(cfg.journal, cfg.logger)
+		j, retells, err := ledger.keepJournal(cfg.journal, cfg.logger)
 		if err != nil {
 			return err
 		}
+		a.ends = append(a.ends, retells.end)
 		if err := registry.Register(j); err != nil {
 			return err
 		}
-		a.bus.Subscribe(retell)
+		a.bus.Subscribe(retells.listen)
 	}
 	if cfg.store == "redis" {
 		if err := ledger.leaseBlocks(cfg.logger, registry); err != nil {
