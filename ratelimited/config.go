@@ -82,6 +82,8 @@ type Config struct {
 	// the number is found, at most Slots. It grows while at least half of it is in
 	// use, and loses a tenth when the provider refuses a call for want of a place (see
 	// retry.Concurrency), or for a reason that no dimension of the profile stands for.
+	// A gate that shares its slots with others must know how many there are; one whose
+	// Share leaves it its own (Config.OwnSlots of agent and redisbudget) finds those.
 	FindSlots bool
 	// Flow makes the flow key of a call whose context has none set by WithFlow.
 	// Defaults to the UserID that an agent framework's context answers to, if
@@ -187,8 +189,6 @@ func (c Config) validate() error {
 		return fmt.Errorf("ratelimited: Config.Slots is %d, must lie between 1 and %d", c.Slots, maxSlots)
 	case c.Replicas < 0:
 		return fmt.Errorf("ratelimited: Config.Replicas is %d, must not be negative", c.Replicas)
-	case c.FindSlots && !isNilValue(c.Share):
-		return errors.New("ratelimited: Config.FindSlots is true, and Config.Share is set: replicas that share their slots must know how many there are")
 	case c.AgentLabels < 0:
 		return fmt.Errorf("ratelimited: Config.AgentLabels is %d, must not be negative", c.AgentLabels)
 	case !(c.Headroom > 0 && c.Headroom <= 1):
@@ -305,6 +305,9 @@ func (c Config) core() (core *gate.Core, owner []int, shared budget.Shared, err 
 	if !isNilValue(c.Share) {
 		if shared, err = c.join(&cfg, owner); err != nil {
 			return nil, nil, nil, fmt.Errorf("ratelimited: Config.Share: %w", err)
+		}
+		if c.FindSlots && cfg.Lender != nil {
+			return nil, nil, nil, errors.New("ratelimited: Config.FindSlots is true, and Config.Share shares the slots: replicas that share them must know how many there are")
 		}
 	}
 	return gate.New(cfg), owner, shared, nil

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/budget"
+	"github.com/headgate-go/headgate/budget/share"
+	"github.com/headgate-go/headgate/budget/share/agent"
 	"github.com/headgate-go/headgate/ratelimited"
 	"github.com/headgate-go/headgate/retry"
 )
@@ -145,6 +147,68 @@ func TestSlotsThatNobodyHasToldAreFound(t *testing.T) {
 		stop()
 		callers.Wait()
 	})
+}
+
+// Gates that share a provider's limits and have slots of their own, as where each reaches
+// another server of it, find these each for itself.
+func TestGatesThatShareOnlyLimitsFindTheirSlots(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := agent.NewMemory(share.CoordinatorConfig{})
+		sharing, err := agent.New(agent.Config{Open: store.Open, OwnSlots: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var gates []*ratelimited.Gate
+		var callers []*sync.WaitGroup
+		servers := []*strict{{places: 20}, {places: 30}}
+		for _, s := range servers {
+			g := newGate(t, ratelimited.Config{Slots: 60, FindSlots: true, Share: sharing, Profile: ratelimited.Profile{
+				Dimensions: []ratelimited.Dimension{{Name: "requests", Limit: 1_000_000, Count: ratelimited.OneRequest, Resource: retry.Requests}},
+			}})
+			gates = append(gates, g)
+			callers = append(callers, crowd(ctx, 60, wrap(t, s.llm(2*time.Second), g)))
+		}
+		time.Sleep(5 * time.Minute)
+		for _, s := range servers {
+			s.since()
+		}
+		time.Sleep(10 * time.Minute)
+		sum := 0
+		for i, s := range servers {
+			served, refused, took := s.since()
+			if use := took.Minutes() / float64(10*s.places); use < 0.9 || refused > 0.03 {
+				t.Errorf("%.3f of %d places are used, and %.2f %% of the calls are refused; want 0.9 at least, and 3 %% at most", use, s.places, 100*refused)
+			}
+			if n := gates[i].Stats().SlotLimit; n < int64(s.places)*8/10 || n > int64(s.places)+2 {
+				t.Errorf("%d slots were found, want about %d", n, s.places)
+			}
+			sum += served / 10
+		}
+		books := store.Books()
+		if used := books[0].Limit - books[0].Level; len(books) != 1 || used < 0.95*float64(sum) {
+			t.Errorf("the books of %d dimensions have %.0f requests of the last minute, want those of both gates, %d", len(books), used, sum)
+		}
+		stop()
+		for i, g := range gates {
+			callers[i].Wait()
+			if err := g.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestSlotsThatAreSharedAreNotFound(t *testing.T) {
+	t.Parallel()
+	sharing, err := agent.New(agent.Config{Open: agent.NewMemory(share.CoordinatorConfig{}).Open})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = ratelimited.NewGate(ratelimited.Config{Slots: 60, FindSlots: true, Share: sharing})
+	if err == nil || !strings.HasPrefix(err.Error(), "ratelimited: Config.FindSlots is true, and Config.Share shares the slots") {
+		t.Errorf("got %v, want an error that names Config.FindSlots", err)
+	}
 }
 
 func TestTheFloorOfCutsIsDividedByTheReplicas(t *testing.T) {
