@@ -42,7 +42,8 @@ type Config struct {
 	// Name of the pool in metrics and logs. Defaults to DefaultName.
 	Name string
 	// Patience is how long a call with a key ([Sticky]) waits for its own route
-	// before it goes where the wait is shortest. Defaults to DefaultPatience.
+	// before it goes where the wait is shortest. Defaults to DefaultPatience; negative is
+	// none: it goes there as soon as it would wait at all.
 	Patience time.Duration
 	// Registerer for the Prometheus metrics. Defaults to none.
 	Registerer prometheus.Registerer
@@ -88,6 +89,7 @@ func (c Config) withDefaults() Config {
 	if c.Patience == 0 {
 		c.Patience = DefaultPatience
 	}
+	c.Patience = max(c.Patience, 0)
 	if isNil(c.Registerer) {
 		c.Registerer = nil
 	}
@@ -100,8 +102,6 @@ func (c Config) validate() error {
 		return fmt.Errorf("route: Config.Name is %q, must be valid UTF-8", c.Name)
 	case c.MaxWait != nil && *c.MaxWait < 0:
 		return fmt.Errorf("route: Config.MaxWait is %v, must not be negative", *c.MaxWait)
-	case c.Patience < 0:
-		return fmt.Errorf("route: Config.Patience is %v, must not be negative", c.Patience)
 	case c.Spill < 0:
 		return fmt.Errorf("route: Config.Spill is %v, must not be negative", c.Spill)
 	}

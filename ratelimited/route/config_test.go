@@ -24,7 +24,6 @@ func TestWhatIsWrongWithAConfigurationIsNamed(t *testing.T) {
 	}{
 		`Config.Name is "\xff"`:        {cfg: route.Config{Name: "\xff"}},
 		`Config.MaxWait is -1s`:        {cfg: route.Config{MaxWait: ptr(-time.Second)}},
-		`Config.Patience is -1s`:       {cfg: route.Config{Patience: -time.Second}},
 		`Config.Spill is -1s`:          {cfg: route.Config{Spill: -time.Second}},
 		`Classifiers[0] is nil`:        {cfg: route.Config{Classifiers: []retry.Classifier{nil}}},
 		`Routes is empty`:              {edit: func([]way) []way { return nil }},
