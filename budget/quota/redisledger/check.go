@@ -65,7 +65,10 @@ func checkServer(ctx context.Context, c redis.Cmdable) error {
 		return fmt.Errorf("%w: Redis is built for a machine of less than 64 bits, which will not do", quota.ErrUnavailable)
 	}
 	for _, s := range scripts {
-		for _, src := range []*source{&s.lean, &s.full} {
+		for _, src := range []*source{&s.lean, &s.full, s.lean.together} {
+			if src == nil {
+				continue
+			}
 			sha, err := c.ScriptLoad(ctx, src.text).Result()
 			if err != nil {
 				return startError(ctx, "SCRIPT LOAD", err)

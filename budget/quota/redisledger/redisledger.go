@@ -182,7 +182,7 @@ func (l *Ledger) run(ctx context.Context, s *script, tree string, ask func(*enco
 			way = exact
 			continue
 		}
-		answer, err = l.sender.do(ctx, s.way(way), w.args, until)
+		answer, err = l.sender.do(ctx, s.way(way), k, w.args, until)
 		if err != nil { // perhaps it is still being sent
 			return "", l.failed(ctx, s.name, err)
 		}

@@ -26,6 +26,8 @@ var (
 	concludeLua string
 	//go:embed lua/ends.lua
 	endsLua string
+	//go:embed lua/together.lua
+	togetherLua string
 	//go:embed lua/sweep.lua
 	sweepLua string
 	//go:embed lua/plain.lua
@@ -55,12 +57,15 @@ var (
 )
 
 // source is a script, and the name by which the server knows it.
-type source struct{ text, sha string }
+type source struct {
+	text, sha string
+	together  *source // has several runs of it at a time, if there is such a script
+}
 
 func newSource(parts ...string) source {
 	text := strings.Join(parts, "\n")
 	sum := sha1.Sum([]byte(text)) // as the server names it
-	return source{text, hex.EncodeToString(sum[:])}
+	return source{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
 // A script is one operation of the ledger, in up to three ways.
@@ -110,8 +115,15 @@ func newFastScript(name, rarely, always, fast string) *script {
 	before, after, _ := strings.Cut(always, "-- FAST\n")
 	after = rare.ReplaceAllString(after, "do return 'X' end")
 	s.lean = newSource(leanLua, storeLua, before, fast, fastLua, bucketLua, after)
+	one := strings.Join([]string{strings.Replace(before, clockLua, "now = clock + offset\n", 1), fast, fastLua, bucketLua, after}, "\n")
+	together := newSource(leanLua, storeLua, strings.Replace(togetherLua, "-- ONE", one, 1))
+	s.lean.together = &together
 	return s
 }
+
+// clockLua is how a script reads the clock, which is read once for several that run
+// together.
+const clockLua = "now = call('TIME')\nnow = now[1] * 1000000 + now[2] + offset\n"
 
 // rare are statements which say that something rare is to be done.
 var rare = regexp.MustCompile(`(?m)^.* -- RARE$`)

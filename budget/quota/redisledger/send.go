@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,16 +19,22 @@ const (
 	// while there are so many waits for the first that returns, and goes with whatever
 	// else waits then: a lone caller, and a few, are never kept waiting.
 	width = 4
-	// batch is how many scripts go in one round trip.
+	// batch is how many requests go in one round trip.
 	batch = 64
+	// together is how many requests one run of a script does, so that none takes long.
+	together = 16
+	// smallArgs is of how many arguments a request is at most that goes with others.
+	smallArgs = 64
 )
 
 // A sender has scripts run. Round trips may outlast their callers, and are made in
-// goroutines; but for that of a caller who cannot leave, where the client keeps deadlines.
+// goroutines; but for that of a caller who cannot leave and goes alone, where the client
+// keeps deadlines.
 type sender struct {
 	client  redis.UniversalClient
 	limit   time.Duration
-	bounded bool // the client keeps deadlines
+	bounded bool        // the client keeps deadlines
+	apart   atomic.Bool // a script must keep to one tree
 	counts  struct{ trips, resent atomic.Int64 }
 
 	mu sync.Mutex
@@ -43,12 +49,15 @@ type sender struct {
 // A request is one run of a script.
 type request struct {
 	source *source
+	tree   keys
 	args   []any // of EVALSHA, with its name
+	ctx    context.Context
+	until  time.Time
 	reply  string
 	err    error
 	state  atomic.Int32
-	turn   chan []*request // has room for one: what to send, or nil if reply and err are there
-	trip   *trip           // sender.mu guards it
+	done   chan struct{} // has room for one: reply and err are there; nil for who goes alone
+	trip   *trip         // sender.mu guards it
 }
 
 // States of a request.
@@ -70,114 +79,136 @@ var (
 
 // do runs a script once. It returns when there is a reply, when the time limit is
 // over, or when ctx ends, whichever is first.
-func (s *sender) do(ctx context.Context, src *source, args []any, until time.Time) (string, error) {
+func (s *sender) do(ctx context.Context, src *source, tree keys, args []any, until time.Time) (string, error) {
 	args[0], args[1] = "evalsha", src.sha
-	r := &request{source: src, args: args}
+	r := &request{source: src, tree: tree, args: args, ctx: ctx, until: until}
 	s.mu.Lock()
-	if s.closed {
+	switch {
+	case s.closed:
 		s.mu.Unlock()
 		return "", errClosed
-	}
-	if s.trips < width {
+	case s.trips == width:
+		r.done = make(chan struct{}, 1)
+		s.waiting = append(s.waiting, r)
+	default:
 		s.trips++
 		s.running.Add(1)
 		if s.bounded && ctx.Done() == nil {
 			s.mu.Unlock()
-			s.travel(ctx, until, new(trip), r)
+			s.goAlone(r)
 			return r.reply, r.err
 		}
-		r.turn = make(chan []*request, 1)
-		if s.bounded { // a connection does not see that ctx is cancelled
-			r.state.Store(sent)
-			go s.travel(context.WithoutCancel(ctx), until, new(trip), r)
-		} else {
-			s.depart(r)
-		}
-	} else {
-		r.turn = make(chan []*request, 1)
-		s.waiting = append(s.waiting, r)
+		r.done = make(chan struct{}, 1)
+		s.depart([]*request{r})
 	}
 	s.mu.Unlock()
 
 	limit := time.NewTimer(time.Until(until))
 	defer limit.Stop()
-	for {
-		select {
-		case all := <-r.turn:
-			if all == nil {
-				return r.reply, r.err
-			}
-			// It is the round trip of others, too, who may have more time than ctx.
-			go s.travel(context.WithoutCancel(ctx), until, new(trip), all...)
-		case <-ctx.Done():
-			s.leave(r, false)
-			return "", ctx.Err()
-		case <-limit.C:
-			s.leave(r, true)
-			return "", fmt.Errorf("%w: %w within %v", quota.ErrUnavailable, errLate, s.limit)
-		}
+	select {
+	case <-r.done:
+		return r.reply, r.err
+	case <-ctx.Done():
+		s.leave(r, false)
+		return "", ctx.Err()
+	case <-limit.C:
+		s.leave(r, true)
+		return "", fmt.Errorf("%w: %w within %v", quota.ErrUnavailable, errLate, s.limit)
 	}
 }
 
 // leave has a request not sent any more. If it is in a round trip that takes too long,
 // another one begins in its place.
 func (s *sender) leave(r *request, late bool) {
-	if r.state.CompareAndSwap(queued, left) {
+	if r.state.CompareAndSwap(queued, left) || !late {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	select {
-	case all := <-r.turn: // it has just been its turn
-		if all != nil {
-			go s.travel(context.Background(), time.Now().Add(s.limit), new(trip), slices.Clone(all)...)
-		}
-	default:
-		if t := r.trip; late && t != nil && !t.over {
-			t.over = true
-			s.next()
-		}
-	}
-}
-
-// travel makes a round trip, and sees to it that somebody makes the next one.
-func (s *sender) travel(ctx context.Context, until time.Time, t *trip, all ...*request) {
-	defer s.running.Done()
-	ctx, cancel := context.WithDeadline(ctx, until)
-	s.send(ctx, all)
-	cancel()
-	s.mu.Lock()
-	if !t.over {
+	if t := r.trip; t != nil && !t.over {
 		t.over = true
 		s.next()
 	}
+}
+
+// goAlone makes the round trip of a caller in its own goroutine.
+func (s *sender) goAlone(r *request) {
+	defer s.running.Done()
+	ctx, cancel := context.WithDeadline(r.ctx, r.until)
+	s.send(ctx, []*request{r})
+	cancel()
+	s.mu.Lock()
+	s.next()
 	s.mu.Unlock()
-	for _, r := range all {
-		if r.turn != nil {
-			select {
-			case r.turn <- nil:
-			default: // it has left
-			}
-		}
-	}
 }
 
 // depart begins a round trip in a goroutine. mu is held.
-func (s *sender) depart(all ...*request) {
+func (s *sender) depart(all []*request) { go s.travel(embark(all), all) }
+
+// embark puts requests on a trip. mu is held.
+func embark(all []*request) *trip {
 	t := new(trip)
 	for _, r := range all {
 		r.state.Store(sent)
 		r.trip = t
 	}
-	go s.travel(context.Background(), time.Now().Add(s.limit), t, all...)
+	return t
 }
 
 // next has the next round trip made in the place of one that is over. mu is held.
 func (s *sender) next() {
-	var all []*request
+	if all := s.gather(); all != nil {
+		s.running.Add(1)
+		s.depart(all)
+	} else {
+		s.trips--
+	}
+}
+
+// travel makes round trips until nobody waits.
+func (s *sender) travel(t *trip, all []*request) {
+	defer s.running.Done()
+	for {
+		// It is the round trip of all, some of whom may have more time than others, and
+		// a connection does not see that a context is cancelled.
+		until := all[0].until
+		for _, r := range all[1:] {
+			if r.until.After(until) {
+				until = r.until
+			}
+		}
+		ctx, cancel := context.WithDeadline(context.WithoutCancel(all[0].ctx), until)
+		s.send(ctx, all)
+		cancel()
+		for _, r := range all {
+			r.done <- struct{}{}
+		}
+		if len(all) > 1 {
+			runtime.Gosched() // they may come again at once, and go together again
+		}
+		s.mu.Lock()
+		if t.over {
+			s.mu.Unlock()
+			return
+		}
+		t.over = true
+		if all = s.gather(); all == nil {
+			s.trips--
+			s.mu.Unlock()
+			return
+		}
+		t = embark(all)
+		s.mu.Unlock()
+	}
+}
+
+// gather takes those who wait, as many as go in one round trip, or their part of very
+// many. mu is held.
+func (s *sender) gather() (all []*request) {
+	most := min(max(together, len(s.waiting)/width), batch)
 	n := 0
 	for _, r := range s.waiting {
-		if len(all) == batch {
+		if len(all) == most {
 			break
 		}
 		if n++; r.state.CompareAndSwap(queued, sent) {
@@ -187,67 +218,77 @@ func (s *sender) next() {
 	rest := copy(s.waiting, s.waiting[n:])
 	clear(s.waiting[rest:])
 	s.waiting = s.waiting[:rest]
-	if len(all) == 0 {
-		s.trips--
-		return
-	}
-	s.running.Add(1)
-	if s.bounded {
-		all[len(all)-1].turn <- all // who has come last has the most time left
-	} else {
-		s.depart(all...)
-	}
+	return all
 }
 
 // send makes a round trip. Scripts that the server does not know, because it was
 // restarted or they were flushed, go again with their text.
 func (s *sender) send(ctx context.Context, all []*request) {
-	if !s.exchange(ctx, all) {
+	for runs := s.runs(all); len(runs) > 0; {
+		s.exchange(ctx, runs)
+		var again []*run
+		for _, r := range runs {
+			switch err := r.cmd.Err(); {
+			case err == nil:
+			case redis.HasErrorPrefix(err, "NOSCRIPT"):
+				r.args[0], r.args[1] = "eval", r.source.text
+				again = append(again, r)
+				s.counts.resent.Add(1)
+			case r.mixed && redis.HasErrorPrefix(err, "CROSSSLOT"): // none of them has run
+				s.apart.Store(true)
+				again = append(again, s.runs(r.of)...)
+			}
+		}
+		for _, r := range runs {
+			r.tell()
+		}
+		runs = again
+	}
+}
+
+// runs puts requests together that one run of a script can do.
+func (s *sender) runs(all []*request) []*run {
+	runs, apart := make([]*run, 0, len(all)), s.apart.Load()
+	for _, r := range all {
+		var with *run
+		if r.source.together != nil && len(r.args) <= smallArgs {
+			for _, o := range runs {
+				if o.source == r.source && len(o.of) < together && (!apart || o.of[0].tree == r.tree) && len(o.of[0].args) <= smallArgs {
+					with = o
+					break
+				}
+			}
+		}
+		if with == nil {
+			runs = append(runs, &run{source: r.source, of: []*request{r}, args: r.args})
+			continue
+		}
+		with.mixed = with.mixed || with.of[0].tree != r.tree
+		with.of = append(with.of, r)
+	}
+	for _, r := range runs {
+		if len(r.of) > 1 {
+			r.join()
+		}
+	}
+	return runs
+}
+
+// exchange makes a round trip of some runs.
+func (s *sender) exchange(ctx context.Context, runs []*run) {
+	s.counts.trips.Add(1)
+	for _, r := range runs {
+		r.cmd = redis.NewCmd(ctx, r.args...)
+	}
+	if len(runs) == 1 {
+		_ = s.client.Process(ctx, runs[0].cmd) // it has the error
 		return
 	}
-	var again []*request
-	for _, r := range all {
-		if r.err != nil && redis.HasErrorPrefix(r.err, "NOSCRIPT") {
-			r.args[0], r.args[1] = "eval", r.source.text
-			again = append(again, r)
-		}
+	pipe := s.client.Pipeline()
+	for _, r := range runs {
+		_ = pipe.Process(ctx, r.cmd) // it only queues
 	}
-	s.counts.resent.Add(int64(len(again)))
-	s.exchange(ctx, again)
-}
-
-// exchange sends requests, and reports whether the server does not know a script.
-func (s *sender) exchange(ctx context.Context, all []*request) (unknown bool) {
-	s.counts.trips.Add(1)
-	if len(all) == 1 {
-		cmd := redis.NewCmd(ctx, all[0].args...)
-		_ = s.client.Process(ctx, cmd) // cmd has the error
-		all[0].read(cmd)
-	} else {
-		pipe := s.client.Pipeline()
-		cmds := make([]*redis.Cmd, len(all))
-		for i, r := range all {
-			cmds[i] = redis.NewCmd(ctx, r.args...)
-			_ = pipe.Process(ctx, cmds[i]) // it only queues
-		}
-		_, _ = pipe.Exec(ctx) // each has its own error
-		for i, r := range all {
-			r.read(cmds[i])
-		}
-	}
-	for _, r := range all {
-		if r.err != nil && redis.HasErrorPrefix(r.err, "NOSCRIPT") {
-			unknown = true
-		}
-	}
-	return unknown
-}
-
-// read takes what a script has answered.
-func (r *request) read(cmd *redis.Cmd) {
-	if r.err = cmd.Err(); r.err == nil {
-		r.reply, _ = cmd.Val().(string)
-	}
+	_, _ = pipe.Exec(ctx) // each has its own error
 }
 
 // close ends it, and waits for what is under way, or the end of ctx.
