@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,6 +20,21 @@ const oldest = 7
 // check looks whether the servers behind a client can run the scripts, and loads them.
 func check(ctx context.Context, client redis.UniversalClient) error {
 	return each(ctx, client, func(ctx context.Context, c redis.Cmdable) error { return checkServer(ctx, c) })
+}
+
+// standsAlone reports whether behind a client there is a server that has all trees, so
+// that a script can have the keys of several. Where that is not certain it cannot.
+func standsAlone(ctx context.Context, client redis.UniversalClient) bool {
+	if _, ok := client.(*redis.Client); !ok {
+		return false
+	}
+	var alone atomic.Bool
+	err := each(ctx, client, func(ctx context.Context, c redis.Cmdable) error {
+		info, err := c.Info(ctx, "server").Result()
+		alone.Store(strings.Contains(info, "redis_mode:standalone"))
+		return err
+	})
+	return err == nil && alone.Load()
 }
 
 // each calls a function for each master behind a client, or returns when ctx ends.

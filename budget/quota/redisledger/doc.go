@@ -14,7 +14,10 @@
 // # Atomicity and time
 //
 // Every operation is one script, which does all of it or nothing. A script finds out all
-// that it will write before it writes anything. Exceptions are operations about many
+// that it will write before it writes anything. Reservations that wait for each other share
+// a script, and so do settlements: up to 16, each with its own answer and its own error. All
+// trees can share one on a single server, where INFO says that it is one; elsewhere, only
+// what is of one tree. Exceptions are operations about many
 // things: each 32 ids of a Renew, each 256 entries of a Status, and each 32 reservations
 // that an Erase looks through are a step by themselves.
 //
@@ -104,8 +107,10 @@
 // A Reserve, a Settle and a Release are one round trip each, however many limits there
 // are. What is rare takes a second one: the first use of a counter in a new window, a tree
 // in which something has expired, and about once an hour a key whose life is to be
-// extended. The operations of a process that come at the same time share round trips,
-// but up to four are under way at a time: a few callers never wait for each other.
+// extended. The operations of a process that come at the same time share round trips, and
+// scripts where they can, but up to four round trips are under way at a time: a few callers
+// never wait for each other. Who leaves while others wait has not asked; who leaves while
+// the server is being asked may have been heard, as ever.
 //
 // # Metrics
 //

@@ -20,3 +20,19 @@ func Busy(l *Ledger) bool {
 	defer l.sender.mu.Unlock()
 	return l.sender.trips > 0
 }
+
+// Waiting is how many requests wait for a round trip.
+func Waiting(l *Ledger) int {
+	l.sender.mu.Lock()
+	defer l.sender.mu.Unlock()
+	return len(l.sender.waiting)
+}
+
+// Width is how many round trips are under way at a time.
+const Width = width
+
+// Mix has a script have the keys of several trees, whatever the server is.
+func Mix(l *Ledger) { l.sender.apart.Store(false) }
+
+// Mixes reports whether a script may have the keys of several trees.
+func Mixes(l *Ledger) bool { return !l.sender.apart.Load() }

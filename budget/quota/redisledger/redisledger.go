@@ -127,6 +127,7 @@ func New(ctx context.Context, cfg Config) (*Ledger, error) {
 	if err := check(ctx, cfg.Client); err != nil {
 		return nil, err
 	}
+	l.sender.apart.Store(!standsAlone(ctx, cfg.Client))
 	if err := l.register(); err != nil { // last, so that who fails can try again
 		return nil, err
 	}
