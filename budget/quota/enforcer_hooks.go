@@ -21,6 +21,11 @@ const (
 	OutcomeObserved Outcome = "observed"
 	// OutcomeUnchecked passed without the ledger, which could not be reached.
 	OutcomeUnchecked Outcome = "unchecked"
+	// OutcomeUnidentified was turned away by [Middleware], with the status of
+	// MiddlewareConfig.NoIdentity, because an id is missing or does not hold, before any
+	// limit was asked. It is no turn: where a limit denies for want of an id, that is
+	// OutcomeDenied.
+	OutcomeUnidentified Outcome = "unidentified"
 )
 
 // Decision is what came of one check, for metrics. It holds nobody's id.
@@ -82,7 +87,8 @@ type Reach struct {
 // whoever does it, many at a time: they must return at once. Each may be nil.
 type Hooks struct {
 	// Decided is called for every check, and before that for each limit that observes
-	// and would have denied.
+	// and would have denied; also for each request that [Middleware] turns away because
+	// it is not known for whom it is.
 	Decided func(Decision)
 	// Booked is called for each call that was settled or released, and again for
 	// each correction of what was settled.

@@ -64,6 +64,13 @@ func (e *Enforcer) denied(ctx context.Context, s Subject, plan, turn, call strin
 	e.publishDenied(s, turn, call, d)
 }
 
+// unidentified tells that a request was turned away because it is not known for whom it is.
+func (e *Enforcer) unidentified() {
+	if h := e.cfg.Hooks.Decided; h != nil {
+		h(Decision{Stage: Admission, Outcome: OutcomeUnidentified, Reason: ReasonNoSubject})
+	}
+}
+
 // report tells of something that passed: what observed limits would have denied, what
 // is above soft limits, and which thresholds were crossed.
 func (a *asking) report(ctx context.Context, got taken, turn, call string, tool bool) {

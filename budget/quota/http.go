@@ -29,7 +29,8 @@ type MiddlewareConfig struct {
 	// Defaults to 401.
 	NoIdentity int
 	// RequireIdentity refuses requests of which no id is known at all. Without it the
-	// limits decide; see [Limit].Missing.
+	// limits decide; see [Limit].Missing. These, and those with an id that does not
+	// hold, are counted as [OutcomeUnidentified], not as denials.
 	RequireIdentity bool
 	// Scopes are those whose numbers clients are told: how much their limits are, how
 	// much is used and left. Defaults to all scopes but [Global] and scopes of your
@@ -218,6 +219,7 @@ func (g *edge) unknown(w http.ResponseWriter, r *http.Request, err error) {
 		p.Detail = "What the request says about for whom it is does not hold, or could not be checked."
 		g.cfg.Logger.InfoContext(r.Context(), "quota: it is not known for whom a request is", slog.Any("error", err))
 	}
+	g.e.unidentified()
 	p.Title = http.StatusText(p.Status)
 	g.write(w, r, p)
 }

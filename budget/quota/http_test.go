@@ -293,6 +293,42 @@ func TestAMissingIdentityIsAnsweredAsConfigured(t *testing.T) {
 	}
 }
 
+// Whoever forges ids is seen in the metrics, and not taken for somebody who was denied.
+func TestRequestsThatAreTurnedAwayForWantOfAnIdentityAreCounted(t *testing.T) {
+	t.Parallel()
+	m, reg := newMetrics(t, quota.MetricsConfig{})
+	w := newWorld(t, quota.LimitsConfig{}, func(c *quota.Config) { c.Hooks = m.Hooks() })
+	s := w.serve(served, quota.MiddlewareConfig{RequireIdentity: true})
+	for _, user := range []string{"", "bad", strings.Repeat("x", 200)} { // missing, forged, malformed
+		if got := s.get(user); got.Code != 401 {
+			t.Errorf("a request of %.10q has status %d", user, got.Code)
+		}
+	}
+	if got := s.get("alice"); got.Code != 200 {
+		t.Errorf("a request of alice has status %d", got.Code)
+	}
+	wantSeries(t, reg, map[string]float64{
+		"decisions_total{outcome=unidentified,plan=none,scope=none,stage=admission}": 3,
+		"decisions_total{outcome=allowed,plan=none,scope=none,stage=admission}":      1,
+	})
+	for at := range series(t, reg) {
+		if strings.Contains(at, "outcome=denied") || strings.HasPrefix(at, "denials_total") {
+			t.Errorf("there is %s, though no limit has denied anything", at)
+		}
+	}
+
+	// That an identity cannot be looked up says nothing about the request.
+	broken := quota.ResolverFunc(func(*http.Request) (quota.Subject, bool, error) { return quota.Subject{}, false, errStoreDown })
+	wrap, err := quota.Middleware(w.Enforcer, broken, quota.MiddlewareConfig{Logger: quietLog})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := (server{t, wrap(served)}).get("alice"); got.Code != 503 {
+		t.Errorf("without the directory of users a request has status %d", got.Code)
+	}
+	wantSeries(t, reg, map[string]float64{"decisions_total{outcome=unidentified,plan=none,scope=none,stage=admission}": 3})
+}
+
 // What a resolver says besides that it knows nobody is worth nothing, and neither is
 // whom somebody before has put into the context.
 func TestARequestOfNobodyKnownIsForNobody(t *testing.T) {

@@ -81,10 +81,12 @@ type MetricsConfig struct {
 // is anybody's id, or the text of an error. Reasons, stages, outcomes, scopes and
 // units are fixed sets; models, tools, limits, percents and plans have at most
 // [MaxMetricLabels] values each and then "other". "none" is what has no such thing,
-// or a plan that fixed [Limits] do not know. An observed denial counts as a decision of its own for
-// every limit that would have denied, besides the one of the check: leave the outcome
-// observed out of shares. What a provider reports once a call was booked is added to
-// what was charged if it is more, and not taken back if it is less.
+// or a plan that fixed [Limits] do not know. An observed denial counts as a decision of
+// its own for every limit that would have denied, besides the one of the check, and a
+// request that [Middleware] turns away as unidentified is no check at all: leave the
+// outcomes observed and unidentified out of shares. What a provider reports once a call
+// was booked is added to what was charged if it is more, and not taken back if it is
+// less.
 //
 // Who uses most is for the log; see [TopUsers]. Metrics are safe for concurrent use.
 type Metrics struct {

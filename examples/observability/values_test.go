@@ -32,7 +32,7 @@ func TestMatchersNameValuesThatThereAre(t *testing.T) {
 		known[metric+" "+label] = append(known[metric+" "+label], values...)
 	}
 	of("headgate_quota_decisions_total", "stage", quota.Admission.String(), quota.MidTurn.String())
-	of("headgate_quota_decisions_total", "outcome", string(quota.OutcomeDenied), string(quota.OutcomeObserved))
+	of("headgate_quota_decisions_total", "outcome", string(quota.OutcomeDenied), string(quota.OutcomeObserved), string(quota.OutcomeUnidentified))
 	of("headgate_quota_decisions_total", "scope", string(quota.Team), string(quota.Tenant), string(quota.Global))
 	of("headgate_quota_denials_total", "reason", string(quota.ReasonTurnCalls), string(quota.ReasonTurnCost), string(quota.ReasonUnpriced))
 	of("headgate_quota_denials_total", "mode", quota.Enforce.String())
@@ -41,7 +41,7 @@ func TestMatchersNameValuesThatThereAre(t *testing.T) {
 	of("headgate_quota_events_total", "result", "dropped")  // TestPrometheusScrapesTheExampleAndAlerts has it
 
 	checked := 0
-	matched := regexp.MustCompile(`(\w+)\s*(?:=~|!=|=)\s*"([^"]*)"`)
+	matched := regexp.MustCompile(`(\w+)\s*(?:=~|!~|!=|=)\s*"([^"]*)"`)
 	for _, q := range append(dashboardQueries(t), alertQueries(t)...) {
 		for _, m := range metricName.FindAllStringSubmatch(q.expr, -1) {
 			for _, l := range matched.FindAllStringSubmatch(m[2], -1) {
