@@ -97,7 +97,12 @@ func (a *app) meter(cfg appConfig, registry *prometheus.Registry) error {
 	if err != nil {
 		return err
 	}
-	ledger, err := openStore(cmp.Or(cfg.store, "memory"), cfg.dsn, registry)
+	retells := newReteller()
+	o := storeOptions{at: cfg.dsn, metrics: registry}
+	if cfg.journal != "" {
+		o.replaced = retells.replaced
+	}
+	ledger, err := openStore(cmp.Or(cfg.store, "memory"), o)
 	if err != nil {
 		return err
 	}
@@ -105,7 +110,7 @@ func (a *app) meter(cfg appConfig, registry *prometheus.Registry) error {
 	a.bus = quota.NewBus(quota.BusConfig{Logger: cfg.logger})
 	a.ends = append(a.ends, a.bus.Close)
 	if cfg.journal != "" {
-		j, retells, err := ledger.keepJournal(cfg.journal, cfg.logger)
+		j, err := ledger.keepJournal(cfg.journal, retells, cfg.logger)
 		if err != nil {
 			return err
 		}

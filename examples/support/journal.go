@@ -22,16 +22,19 @@ const (
 	telling = time.Minute
 	// again is when the store is told again what it gave no answer to.
 	again = 10 * time.Second
+	// looking is how often it is looked whether another server has taken the store's place.
+	looking = 5 * time.Second
 )
 
 // keepJournal puts a journal before the store: files of this server that say what everything was
 // spent for. What the store has lost since, as one that fails over may, or did not hear before the
-// last server here died, it is told now, and by the reteller that is returned whenever an outage of
-// the store has ended. It knows the rest, and counts nothing twice.
-func (s *store) keepJournal(dir string, logger *slog.Logger) (*journal.Journal, *reteller, error) {
+// last server here died, it is told now, and by r, which begins here, whenever an outage of the
+// store has ended or another server has taken its place. It knows the rest, and counts nothing
+// twice.
+func (s *store) keepJournal(dir string, r *reteller, logger *slog.Logger) (*journal.Journal, error) {
 	j, err := journal.Open(dir, journal.Config{Logger: logger})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	ledger, closeStore := journal.New(s.Ledger, j), s.close
 	s.Ledger = ledger
@@ -50,18 +53,16 @@ func (s *store) keepJournal(dir string, logger *slog.Logger) (*journal.Journal, 
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), telling)
 	defer cancel()
-	whole := tell(ctx, time.Time{}) // nobody knows since when
-	r := beginReteller(tell)
-	if !whole {
+	if !tell(ctx, time.Time{}) { // nobody knows since when
 		r.ask(time.Time{})
 	}
-	return j, r, nil
+	r.begin(tell, ledger.Healthy)
+	return j, nil
 }
 
 // A reteller tells the store again, in a goroutine of its own: it takes longer than a listener may,
 // whose events are dropped when too many wait for it.
 type reteller struct {
-	tell  func(ctx context.Context, since time.Time) (whole bool)
 	asked chan struct{} // has something if there is something to do
 	stop  context.CancelFunc
 	ended chan struct{} // closed when it has ended
@@ -71,12 +72,20 @@ type reteller struct {
 	since *time.Time
 }
 
-func beginReteller(tell func(context.Context, time.Time) (whole bool)) *reteller {
-	ctx, stop := context.WithCancel(context.Background())
-	r := &reteller{tell: tell, asked: make(chan struct{}, 1), stop: stop, ended: make(chan struct{})}
-	go r.run(ctx)
-	return r
+func newReteller() *reteller {
+	return &reteller{asked: make(chan struct{}, 1), ended: make(chan struct{})}
 }
+
+// begin begins telling by tell what is asked for, and calling look now and then: a server that is
+// idle while the store fails over has no operation that fails.
+func (r *reteller) begin(tell func(ctx context.Context, since time.Time) (whole bool), look func(context.Context) error) {
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	go r.run(ctx, tell, look)
+}
+
+// replaced is told when another server has taken the place of one that was seen last since.
+func (r *reteller) replaced(since time.Time) { r.ask(since.Add(-lag)) }
 
 // listen is told of events.
 func (r *reteller) listen(e quota.Event) {
@@ -98,19 +107,24 @@ func (r *reteller) ask(since time.Time) {
 	}
 }
 
-func (r *reteller) run(ctx context.Context) {
+func (r *reteller) run(ctx context.Context, tell func(context.Context, time.Time) bool, look func(context.Context) error) {
 	defer close(r.ended)
+	tick := time.NewTicker(looking)
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-tick.C:
+			_ = look(ctx) // whoever wants to know that the store is away asks by himself
+			continue
 		case <-r.asked:
 		}
 		r.mu.Lock()
 		since := r.since
 		r.since = nil
 		r.mu.Unlock()
-		if since == nil || r.tell(ctx, *since) {
+		if since == nil || tell(ctx, *since) {
 			continue
 		}
 		select {

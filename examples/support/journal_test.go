@@ -17,6 +17,9 @@ func outage(lasted time.Duration) quota.Event {
 	return quota.OutageEnded{Occasion: quota.Occasion{At: time.Now()}, Lasted: lasted}
 }
 
+// healthy is what a store says that is in order.
+func healthy(context.Context) error { return nil }
+
 // A store that is told again takes its time, while more events come than wait for a listener.
 func TestTheEndOfAnOutageWhileTheStoreIsToldAgainIsNotMissed(t *testing.T) {
 	t.Parallel()
@@ -24,11 +27,12 @@ func TestTheEndOfAnOutageWhileTheStoreIsToldAgainIsNotMissed(t *testing.T) {
 		bus := quota.NewBus(quota.BusConfig{Queue: 2})
 		begin := time.Now()
 		var told []string
-		r := beginReteller(func(_ context.Context, since time.Time) bool {
+		r := newReteller()
+		r.begin(func(_ context.Context, since time.Time) bool {
 			told = append(told, fmt.Sprintf("at %v since %v", time.Since(begin), since.Sub(begin)))
 			time.Sleep(40 * time.Second)
 			return true
-		})
+		}, healthy)
 		bus.Subscribe(r.listen)
 		for _, e := range []quota.Event{
 			outage(10 * time.Second), quota.Denied{}, quota.Denied{}, quota.Denied{},
@@ -60,10 +64,11 @@ func TestWhatTheStoreGaveNoAnswerToIsToldAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		var told []string
-		r := beginReteller(func(_ context.Context, since time.Time) bool {
+		r := newReteller()
+		r.begin(func(_ context.Context, since time.Time) bool {
 			told = append(told, fmt.Sprintf("at %v since %v", time.Since(begin), since.Sub(begin)))
 			return len(told) == 3
-		})
+		}, healthy)
 		r.ask(begin.Add(-time.Minute))
 		time.Sleep(5 * time.Second)
 		r.ask(begin) // changes nothing: what is asked for already is since an earlier instant
@@ -82,12 +87,13 @@ func TestTellingTheStoreAgainEndsWithTheServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var begun, ended atomic.Bool
-		r := beginReteller(func(ctx context.Context, _ time.Time) bool {
+		r := newReteller()
+		r.begin(func(ctx context.Context, _ time.Time) bool {
 			begun.Store(true)
 			<-ctx.Done()
 			ended.Store(true)
 			return false
-		})
+		}, healthy)
 		r.ask(time.Now())
 		synctest.Wait()
 		if !begun.Load() || ended.Load() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -23,9 +24,18 @@ import (
 
 // storeKind is where spend is kept.
 type storeKind struct {
-	open func(ctx context.Context, at string, metrics prometheus.Registerer) (*store, error)
+	open func(context.Context, storeOptions) (*store, error)
 	// at is where it is unless the command line says otherwise.
 	at string
+}
+
+// storeOptions is how a store is opened.
+type storeOptions struct {
+	at      string // where it is
+	metrics prometheus.Registerer
+	// replaced, if it is not nil, is told when another server of Redis has taken the place of one
+	// that was seen last since.
+	replaced func(since time.Time)
 }
 
 var stores = map[string]storeKind{
@@ -47,17 +57,15 @@ const opening = 10 * time.Second
 
 // openStore opens the ledger that the command line asks for. All but that in memory register their
 // metrics.
-func openStore(kind, at string, metrics prometheus.Registerer) (*store, error) {
+func openStore(kind string, o storeOptions) (*store, error) {
 	k, ok := stores[kind]
 	if !ok {
 		return nil, fmt.Errorf("there is no store %q", kind)
 	}
-	if at == "" {
-		at = k.at
-	}
+	o.at = cmp.Or(o.at, k.at)
 	ctx, cancel := context.WithTimeout(context.Background(), opening)
 	defer cancel()
-	s, err := k.open(ctx, at, metrics)
+	s, err := k.open(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("store %s: %w", kind, err)
 	}
@@ -86,19 +94,19 @@ func (s *store) leaseBlocks(logger *slog.Logger, metrics prometheus.Registerer) 
 // end closes the ledger, and then what it stands on.
 func (s *store) end(ctx context.Context) error { return errors.Join(s.Ledger.Close(ctx), s.close()) }
 
-func openMemory(context.Context, string, prometheus.Registerer) (*store, error) {
+func openMemory(context.Context, storeOptions) (*store, error) {
 	m, err := quota.NewMemory(quota.MemoryConfig{})
 	return &store{Ledger: m, memory: m, close: func() error { return nil }}, err
 }
 
-func openSQLite(ctx context.Context, file string, metrics prometheus.Registerer) (*store, error) {
+func openSQLite(ctx context.Context, o storeOptions) (*store, error) {
 	// Two programs may have the file open: each waits a while for the other's lock.
-	dsn := "file:" + (&url.URL{Path: file}).EscapedPath() + "?_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=busy_timeout(400)"
-	return openSQL(ctx, "sqlite", dsn, metrics)
+	dsn := "file:" + (&url.URL{Path: o.at}).EscapedPath() + "?_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=busy_timeout(400)"
+	return openSQL(ctx, "sqlite", dsn, o.metrics)
 }
 
-func openPostgres(ctx context.Context, dsn string, metrics prometheus.Registerer) (*store, error) {
-	return openSQL(ctx, "pgx", dsn, metrics)
+func openPostgres(ctx context.Context, o storeOptions) (*store, error) {
+	return openSQL(ctx, "pgx", o.at, o.metrics)
 }
 
 func openSQL(ctx context.Context, driver, dsn string, metrics prometheus.Registerer) (*store, error) {
@@ -113,14 +121,14 @@ func openSQL(ctx context.Context, driver, dsn string, metrics prometheus.Registe
 	return &store{Ledger: l, close: db.Close}, nil
 }
 
-func openRedis(ctx context.Context, dsn string, metrics prometheus.Registerer) (*store, error) {
-	o, err := redis.ParseURL(dsn)
+func openRedis(ctx context.Context, o storeOptions) (*store, error) {
+	options, err := redis.ParseURL(o.at)
 	if err != nil {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "redis: "))
 	}
-	o.ContextTimeoutEnabled = true // a connection that hangs costs no more than its operation may take
-	client := redis.NewClient(o)
-	l, err := redisledger.New(ctx, redisledger.Config{Client: client, Registerer: metrics})
+	options.ContextTimeoutEnabled = true // a connection that hangs costs no more than its operation may take
+	client := redis.NewClient(options)
+	l, err := redisledger.New(ctx, redisledger.Config{Client: client, Registerer: o.metrics, Replaced: o.replaced})
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}

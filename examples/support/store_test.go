@@ -240,41 +240,59 @@ func TestAStoreThatHasLostItsDataIsToldAgain(t *testing.T) {
 	}
 }
 
-// The same without a restart of the server: here Redis dies, and comes back with nothing.
+// The same without a restart of the server: here Redis dies, and comes back with nothing. A server
+// that is idle meanwhile has nothing that fails.
 func TestAServerTellsAStoreThatIsBackWhatItHasLost(t *testing.T) {
 	t.Parallel()
-	redis := servers.StartRedis(t, servers.RedisOptions{})
-	url := beginServer(t, "-store", "redis", "-dsn", "redis://"+redis.Addr(), "-latency", "50ms",
-		"-journal", filepath.Join(t.TempDir(), "journal"))
-	for i := range 3 {
-		if got, body, err := sendUntilAnswered(t, url, "alice"); err != nil || got != http.StatusOK {
-			t.Fatalf("message %d got %d, %v: %s", i+1, got, err, body)
-		}
-	}
-	redis.Kill()
-	if got, _, err := send(t.Context(), url, "alice"); err != nil || got != http.StatusServiceUnavailable {
-		t.Fatalf("without a store a message got %d, %v", got, err)
-	}
-	redis.Restart()
-	for begin := time.Now(); ; time.Sleep(200 * time.Millisecond) {
-		got, body, err := send(t.Context(), url, "bob") // whoever comes first finds that it is back
-		if err == nil && got == http.StatusOK {
-			break
-		}
-		if time.Since(begin) > 30*time.Second {
-			t.Fatalf("the store is back, and a message gets %d, %v: %s", got, err, body)
-		}
-	}
-	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		if spent, _ := standing(t, url, "alice", "daily"); spent >= 30_000 { // three answers
-			break
-		}
-		if time.Since(begin) > 20*time.Second {
-			t.Fatal("the store is not told again what alice has spent")
-		}
-	}
-	if got, body, err := sendUntilAnswered(t, url, "alice"); err != nil || got != http.StatusTooManyRequests {
-		t.Errorf("a fourth message got %d, %v: %s; want 429", got, err, body)
+	for name, idle := range map[string]bool{"after an outage": false, "that was idle": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			redis := servers.StartRedis(t, servers.RedisOptions{})
+			url := beginServer(t, "-store", "redis", "-dsn", "redis://"+redis.Addr(), "-latency", "50ms",
+				"-journal", filepath.Join(t.TempDir(), "journal"))
+			for i := range 3 {
+				if got, body, err := sendUntilAnswered(t, url, "alice"); err != nil || got != http.StatusOK {
+					t.Fatalf("message %d got %d, %v: %s", i+1, got, err, body)
+				}
+			}
+			redis.Kill()
+			if !idle {
+				if got, _, err := send(t.Context(), url, "alice"); err != nil || got != http.StatusServiceUnavailable {
+					t.Fatalf("without a store a message got %d, %v", got, err)
+				}
+			}
+			redis.Restart()
+			for begin := time.Now(); !idle; time.Sleep(200 * time.Millisecond) {
+				got, body, err := send(t.Context(), url, "bob") // whoever comes first finds that it is back
+				if err == nil && got == http.StatusOK {
+					break
+				}
+				if time.Since(begin) > 30*time.Second {
+					t.Fatalf("the store is back, and a message gets %d, %v: %s", got, err, body)
+				}
+			}
+			kept := redis.Client()
+			for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+				if n, err := kept.Exists(t.Context(), "headgate:{tenant=acme}:a:tenant=acme/user=alice").Result(); err == nil && n > 0 {
+					break
+				}
+				if time.Since(begin) > 30*time.Second {
+					keys, err := kept.Keys(t.Context(), "*").Result()
+					t.Fatalf("the store is not told again what alice has spent: %q, %v", keys, err)
+				}
+			}
+			for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+				if spent, _ := standing(t, url, "alice", "daily"); spent >= 30_000 { // three answers
+					break
+				}
+				if time.Since(begin) > 20*time.Second {
+					t.Fatal("the store is not told again all that alice has spent")
+				}
+			}
+			if got, body, err := sendUntilAnswered(t, url, "alice"); err != nil || got != http.StatusTooManyRequests {
+				t.Errorf("a fourth message got %d, %v: %s; want 429", got, err, body)
+			}
+		})
 	}
 }
 

@@ -34,6 +34,19 @@
 // Rolling counters are not booked anew. A rate is about what passes now, and what is
 // missing from a bucket since an outage has refilled by the time that it ends.
 //
+// # When to replay
+//
+// A store that has failed over says nothing of it: each process must notice by itself, and
+// replay its own journal. There are three occasions: its start; the end of an outage, which
+// an Enforcer publishes as a [quota.OutageEnded]; and a server that was replaced while the
+// process had nothing to ask of it, or the client sent again what had failed. The Redis
+// ledger tells the last (redisledger.Config.Replaced) if somebody calls its Healthy every
+// few seconds. since is when the outage began, or the server was seen last, less the time
+// for which a replica may be behind. A Replay asks the ledger once for each settlement
+// since then, and once for each reservation that is open; what the ledger knows it answers
+// as repeated. Replay takes its time: call it in a goroutine, and not in the listener of a
+// Bus. examples/support does all of that.
+//
 // # What is in the files
 //
 // Ids, counters and amounts, and the [quota.Note] of the reservation; never text of a

@@ -109,7 +109,7 @@ func startError(ctx context.Context, command string, err error) error {
 }
 
 // Healthy implements [quota.Ledger]: every master answers, and one has written
-// something.
+// something. It calls [Config].Replaced, too.
 func (l *Ledger) Healthy(ctx context.Context) (err error) {
 	if err := l.Flush(ctx); err != nil {
 		return err
@@ -120,7 +120,13 @@ func (l *Ledger) Healthy(ctx context.Context) (err error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
 	defer cancel()
-	err = each(limited, l.cfg.Client, func(ctx context.Context, c redis.Cmdable) error { return c.Ping(ctx).Err() })
+	ask := func(ctx context.Context, c redis.Cmdable) error { return c.Ping(ctx).Err() }
+	var masters *look
+	if l.cfg.Replaced != nil {
+		masters = newLook()
+		ask = masters.at
+	}
+	err = each(limited, l.cfg.Client, ask)
 	if err == nil {
 		err = each(limited, only{l.cfg.Client}, func(ctx context.Context, c redis.Cmdable) error {
 			return c.Set(ctx, l.cfg.Prefix+"health", "", time.Second).Err()
@@ -128,6 +134,11 @@ func (l *Ledger) Healthy(ctx context.Context) (err error) {
 	}
 	if err != nil {
 		return l.failed(ctx, "health", err)
+	}
+	if masters != nil {
+		if since, replaced := l.ids.saw(masters); replaced {
+			l.cfg.Replaced(since)
+		}
 	}
 	return nil
 }

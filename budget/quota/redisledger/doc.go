@@ -72,6 +72,11 @@
 // does not know is booked anew, in the windows in which it was spent. Until then the
 // limits let pass as much more as was lost.
 //
+// A process that is idle in a failover has no operation that fails, and a client may have
+// sent one again that did: have Healthy called every few seconds, and [Config].Replaced
+// says when another master answers, and since when to replay, less the time for which a
+// replica may be behind and a master that is cut off may go on to answer.
+//
 // # Bounds
 //
 // A limit is never passed by what is reserved, over any number of ledgers and callers; it

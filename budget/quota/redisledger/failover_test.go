@@ -129,3 +129,87 @@ func TestWhatAFailoverHasLostIsWholeAgainAfterReplay(t *testing.T) {
 	settle(t, journaled, tree, open, 7)
 	stands(t, l, tree, e, 157, 0)
 }
+
+// A process that makes no call while a master is replaced has none that fails, and finds it out.
+func TestAProcessThatIsIdleInAFailoverReplaysWhatItHasLost(t *testing.T) {
+	t.Parallel()
+	cluster := servers.StartRedisCluster(t, 3, 1, servers.RedisOptions{AppendOnly: "everysec"})
+	var replaced []time.Time
+	l := open(t, cluster.Client(), func(c *redisledger.Config) {
+		c.Replaced = func(since time.Time) { replaced = append(replaced, since) }
+	})
+	j, err := journal.Open(t.TempDir(), journal.Config{SyncTimeout: 10 * time.Second, Watermarks: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	journaled := journal.New(l, j)
+	defer func() {
+		if err := journaled.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	const tree = "tenant=acme"
+	key := redisledger.DefaultPrefix + "{" + tree + "}:x"
+	e := hourly("u", quota.Hold, 20, 1000)
+	spend := func(calls int) {
+		t.Helper()
+		for range calls {
+			settle(t, journaled, tree, take(t, journaled, tree, e), 10)
+		}
+	}
+	healthy := func() { t.Helper(); eventually(t, func() error { return journaled.Healthy(t.Context()) }) }
+	spend(10)
+	master := cluster.MasterOf(key)
+	replicated(t, master, "{"+tree+"}")
+	lost := time.Now()
+	replicas := cluster.Nodes()[3:]
+	for _, r := range replicas { // nothing reaches them from now on
+		r.Kill()
+	}
+	spend(5)
+	idle := time.Now()
+	healthy()
+	if len(replaced) != 0 {
+		t.Fatalf("nothing has happened, and masters were replaced since %v", replaced)
+	}
+	master.Kill()
+	for _, r := range replicas {
+		r.Restart()
+	}
+	cluster.AwaitFailover(key, master)
+	after := time.Now()
+	for range 3 { // it is told once
+		healthy()
+	}
+	if len(replaced) != 1 || replaced[0].Before(idle) || replaced[0].After(after) {
+		t.Fatalf("masters were replaced since %v, want once, since an instant from %v to %v", replaced, idle, after)
+	}
+	stands(t, l, tree, e, 100, 0)
+	if _, err := journaled.Replay(t.Context(), replaced[0].Add(-idle.Sub(lost))); err != nil {
+		t.Fatal(err)
+	}
+	stands(t, l, tree, e, 150, 0)
+}
+
+// A master that was restarted is the same by its address, and may lack what it had not written to
+// its disk.
+func TestAServerThatWasRestartedIsReplaced(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t, servers.RedisOptions{})
+	var replaced []time.Time
+	begun := time.Now()
+	l := open(t, server.Client(), func(c *redisledger.Config) {
+		c.Replaced = func(since time.Time) { replaced = append(replaced, since) }
+	})
+	opened := time.Now()
+	server.Kill()
+	unavailable(t, "Healthy", l.Healthy(t.Context()))
+	server.Restart()
+	for range 2 {
+		eventually(t, func() error { return l.Healthy(t.Context()) })
+	}
+	if len(replaced) != 1 || replaced[0].Before(begun) || replaced[0].After(opened) {
+		t.Errorf("it was replaced since %v, want once, since New at %v", replaced, begun)
+	}
+}

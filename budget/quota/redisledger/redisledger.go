@@ -57,6 +57,12 @@ type Config struct {
 	// adjustments and late settlements, at least an hour. Each is 1.4 kB with five
 	// entries. Defaults to [DefaultRemember].
 	Remember time.Duration
+	// Replaced is called by Healthy, before it returns, when a server answers as a master
+	// that was none at the last Healthy which returned nil, or at New: another one has
+	// taken over, or it was restarted, and may lack what was acknowledged last. since is when
+	// that Healthy began. That costs Healthy an INFO of each master; one that refuses it is an
+	// error of New. It must return at once, and calls may overlap. nil is fine.
+	Replaced func(since time.Time)
 	// Timeout bounds each operation, besides the caller's context. Defaults to
 	// [DefaultTimeout].
 	Timeout time.Duration
@@ -104,6 +110,7 @@ type Ledger struct {
 	metric *metrics     // nil if nobody wants them
 	begun  time.Time    // instants of the monotonic clock count from here
 	ahead  atomic.Int64 // how far the server's clock is ahead of that, in microseconds, at least
+	ids    masterIDs    // if there is a Config.Replaced
 	masters
 
 	// Tests only: what is added to the store's clock, in microseconds, or a clock in
@@ -128,6 +135,17 @@ func New(ctx context.Context, cfg Config) (*Ledger, error) {
 		return nil, err
 	}
 	l.sender.apart.Store(!standsAlone(ctx, cfg.Client))
+	if cfg.Replaced != nil {
+		now := newLook()
+		err := each(ctx, cfg.Client, now.at)
+		if errors.Is(err, errNoRunID) {
+			return nil, fmt.Errorf("%w: Redis, or a proxy before it: %w", quota.ErrUnavailable, err)
+		}
+		if err != nil {
+			return nil, startError(ctx, "INFO", err)
+		}
+		l.ids.saw(now)
+	}
 	if err := l.register(); err != nil { // last, so that who fails can try again
 		return nil, err
 	}

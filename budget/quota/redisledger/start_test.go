@@ -146,6 +146,21 @@ func TestUserWhoMayNotRunScriptsIsToldAtStart(t *testing.T) {
 	}
 }
 
+// Many do not give their users the right to INFO, which is none that is needed otherwise.
+func TestWhoWantsToKnowOfReplacedServersMustBeAllowedToAsk(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t, servers.RedisOptions{Config: []string{"user noinfo on nopass ~* +@all -info"}})
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "noinfo", Password: "any"})
+	defer client.Close()
+	if err := open(t, client).Healthy(t.Context()); err != nil {
+		t.Error(err)
+	}
+	_, err := redisledger.New(t.Context(), redisledger.Config{Client: client, Replaced: func(time.Time) {}})
+	if err == nil || !strings.Contains(err.Error(), "refuses INFO") || !errors.Is(err, quota.ErrUnavailable) {
+		t.Errorf("error is %v, want one with %q", err, "refuses INFO")
+	}
+}
+
 func TestServerThatCannotBeReachedIsUnavailable(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
