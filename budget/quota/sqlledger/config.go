@@ -65,7 +65,8 @@ type Config struct {
 	// [DefaultAuditRetention].
 	AuditRetention time.Duration
 	// DB is the database. It stays the caller's, who closes it after the ledger. Of
-	// SQLite, one of its connections belongs to the ledger until then.
+	// SQLite, one of its connections belongs to the ledger until then. Of Postgres,
+	// default_transaction_read_only must be off.
 	DB *sql.DB
 	// Dialect is what kind of database it is. Defaults to what the database says.
 	Dialect Dialect

@@ -222,14 +222,18 @@ func TestADatabaseThatCanOnlyBeReadIsUnavailable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			make, read := reading(t)
+			says := map[string]string{"sqlite": "readonly", "postgres": "default_transaction_read_only"}[name]
 			l := make.ledger(t)
 			if err := l.Healthy(t.Context()); err != nil {
 				t.Errorf("Healthy: %v", err)
 			}
 			reg := prometheus.NewRegistry()
 			l, err := sqlledger.New(t.Context(), sqlledger.Config{DB: read.open(t), SweepEvery: -1, Registerer: reg})
-			if !errors.Is(err, quota.ErrUnavailable) || !strings.Contains(err.Error(), "read") || l != nil {
-				t.Errorf("New: %v, want an error that says that the database can only be read", err)
+			if !errors.Is(err, quota.ErrUnavailable) || !strings.Contains(err.Error(), says) || l != nil {
+				t.Errorf("New: %v, want an error that says %q", err, says)
+			}
+			if err := sqlledger.Migrate(t.Context(), sqlledger.Config{DB: read.open(t)}); name == "postgres" && (err == nil || !strings.Contains(err.Error(), says)) {
+				t.Errorf("Migrate: %v, want an error that says %q", err, says)
 			}
 			if left, err := reg.Gather(); err != nil || len(left) > 0 {
 				t.Errorf("metrics are left of a ledger that was not made: %v, %v", left, err)

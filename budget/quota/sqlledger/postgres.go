@@ -55,20 +55,22 @@ func (s *postgres) open(ctx context.Context, c *Config) error {
 	var encoding, durable, readOnly string
 	var first sql.NullString
 	err := s.db.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), current_schema(),
-		current_setting('synchronous_commit'), current_setting('default_transaction_read_only')`).
+		current_setting('synchronous_commit'), current_setting('transaction_read_only')`).
 		Scan(&version, &encoding, &first, &durable, &readOnly)
 	switch {
 	case err != nil:
 		return err
 	case version < minPostgres:
 		return fmt.Errorf("sqlledger: Config.DB is Postgres %d, must be 12 at least", version/10000)
+	case readOnly == "on": // each transaction would have to be told otherwise before all else, and a replica cannot be
+		return errors.New("the database can only be read: it is a replica, or default_transaction_read_only is on for the user or the database (turn it off in the connection's parameters)")
 	case encoding != "UTF8":
 		return fmt.Errorf("sqlledger: Config.DB has the encoding %s, must have UTF8", encoding)
 	}
 	if c.Schema == "" && !first.Valid {
 		return errors.New("sqlledger: Config.Schema is not set, and the connection's search_path names none that is there")
 	}
-	s.slow = durable == "off" || readOnly == "on"
+	s.slow = durable == "off"
 	in := c.Schema
 	if in == "" {
 		in = first.String
@@ -183,7 +185,6 @@ SELECT CASE WHEN $3::text = '' THEN pg_try_advisory_xact_lock(k.key)
 FROM (SELECT
 	set_config('lock_timeout', $1, true),
 	set_config('idle_in_transaction_session_timeout', $2, true),
-	set_config('transaction_read_only', 'off', true),
 	set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'local' ELSE current_setting('synchronous_commit') END, true),
 	set_config('enable_seqscan', 'off', true),
 	set_config('enable_hashjoin', 'off', true),
