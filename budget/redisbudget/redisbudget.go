@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate-go/headgate/budget"
+	"github.com/headgate-go/headgate/budget/internal/unset"
 	"github.com/headgate-go/headgate/budget/share"
 	"github.com/headgate-go/headgate/budget/share/agent"
 )
@@ -88,7 +89,7 @@ func (c Config) withDefaults() (Config, error) {
 	wrong := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("redisbudget: Config."+format, args...))
 	}
-	if c.Client == nil {
+	if unset.Is(c.Client) {
 		wrong("Client is nil, must be set")
 	}
 	if c.Late < 0 {

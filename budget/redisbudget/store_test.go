@@ -356,6 +356,9 @@ func TestNewNamesEveryFieldThatIsWrong(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialTimeout: time.Second, MaxRetries: -1})
 	defer client.Close()
+	if _, err := redisbudget.New(context.Background(), redisbudget.Config{Client: (*redis.Client)(nil)}); err == nil || !strings.Contains(err.Error(), "Config.Client ") {
+		t.Errorf("with a client that is a nil pointer: %v", err)
+	}
 	_, err := redisbudget.New(context.Background(), redisbudget.Config{Late: -1, Prefix: "{", Timeout: -1, TTL: time.Millisecond})
 	for _, field := range []string{"Client", "Late", "Prefix", "Timeout", "TTL"} {
 		if err == nil || !strings.Contains(err.Error(), "redisbudget: Config."+field+" ") {

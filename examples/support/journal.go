@@ -36,7 +36,11 @@ func (s *store) keepJournal(dir string, r *reteller, logger *slog.Logger) (*jour
 	if err != nil {
 		return nil, err
 	}
-	ledger, closeStore := journal.New(s.Ledger, j), s.close
+	ledger, err := journal.New(s.Ledger, j)
+	if err != nil {
+		return nil, errors.Join(err, j.Close())
+	}
+	closeStore := s.close
 	s.Ledger = ledger
 	s.close = func() error { return errors.Join(j.Close(), closeStore()) }
 	tell := func(ctx context.Context, since time.Time) bool {

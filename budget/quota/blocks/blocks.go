@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/budget"
+	"github.com/headgate-go/headgate/budget/internal/unset"
 	"github.com/headgate-go/headgate/budget/quota"
 )
 
@@ -52,8 +53,8 @@ var (
 // The error names every field that is wrong.
 func New(ledger quota.Ledger, cfg Config) (*Ledger, error) {
 	cfg, err := cfg.withDefaults()
-	if ledger == nil {
-		err = errors.Join(errors.New("blocks: there is no ledger to lease from"), err)
+	if unset.Is(ledger) {
+		err = errors.Join(errors.New("blocks: ledger is nil, must be set"), err)
 	}
 	if err != nil {
 		return nil, err

@@ -17,18 +17,21 @@ import (
 
 func TestConfigErrorsNameEveryField(t *testing.T) {
 	t.Parallel()
-	_, err := blocks.New(nil, blocks.Config{
+	_, err := blocks.New((*quota.Memory)(nil), blocks.Config{ // no more than nil is
 		Ahead: -1, Idle: -2, Margin: -3, Max: quota.Amounts{quota.Tokens: -4, quota.Money: 5}, MaxRemembered: -5,
 		Min: quota.Amounts{quota.Calls: -6, quota.Money: 6}, Recheck: -7, Remember: -8, Share: math.NaN(), Timeout: -9, TTL: -10,
 	})
 	for _, want := range []string{
-		"there is no ledger", "Config.Ahead is -1ns", "Config.Idle is -2ns", "Config.Margin is -3ns", "Config.Max[tokens] is -4",
+		"blocks: ledger is nil", "Config.Ahead is -1ns", "Config.Idle is -2ns", "Config.Margin is -3ns", "Config.Max[tokens] is -4",
 		"Config.MaxRemembered is -5", "Config.Min[calls] is -6", "Config.Min[money] is 6, above Max[money] of 5",
 		"Config.Recheck is -7ns", "Config.Remember is -8ns", "Config.Share is NaN", "Config.Timeout is -9ns", "Config.TTL is -10ns",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error is %v, want one with %q", err, want)
 		}
+	}
+	if _, err := blocks.New(nil, blocks.Config{}); err == nil || !strings.Contains(err.Error(), "blocks: ledger is nil") {
+		t.Errorf("without a ledger: %v", err)
 	}
 	for want, cfg := range map[string]blocks.Config{
 		"Config.Margin is 6s": {Margin: 6 * time.Second, TTL: 10 * time.Second},

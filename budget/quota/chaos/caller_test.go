@@ -90,7 +90,10 @@ func TestCaller(t *testing.T) {
 			fmt.Println("wrong:", err)
 			return
 		}
-		ledger = journal.New(ledger, j)
+		if ledger, err = journal.New(ledger, j); err != nil {
+			fmt.Println("wrong:", err)
+			return
+		}
 	}
 	say := func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 	if c.Blocks {

@@ -49,7 +49,7 @@ func TestAnEnforcerOutlivesItsRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ledger := journal.New(redis, j)
+	ledger := journaled(t, redis, j)
 	log := &outageLog{ended: make(chan struct{})}
 	e, err := quota.New(quota.Config{Ledger: ledger, LedgerTimeout: timeout, Limits: set, Logger: slog.New(log), TTL: ttl})
 	if err != nil {

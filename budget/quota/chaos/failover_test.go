@@ -67,7 +67,7 @@ func newPrograms(t *testing.T, cluster *servers.RedisCluster) *programs {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := journal.New(open(), j)
+		l := journaled(t, open(), j)
 		t.Cleanup(func() {
 			if err := errors.Join(l.Close(context.Background()), j.Close()); err != nil {
 				t.Error(err)

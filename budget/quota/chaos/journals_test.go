@@ -24,7 +24,7 @@ func (s *stack) tellAgain() (recorded map[string]bool) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		l := journal.New(ledger, j)
+		l := journaled(s, ledger, j)
 		ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
 		if report, err := l.Recover(ctx); err != nil || report.Unknown+report.Doubtful+report.Failed > 0 {
 			s.Errorf("Recover = %+v, %v", report, err)

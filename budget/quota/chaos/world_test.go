@@ -1,9 +1,11 @@
 package chaos_test
 
 import (
+	"testing"
 	"time"
 
 	"github.com/headgate-go/headgate/budget/quota"
+	"github.com/headgate-go/headgate/budget/quota/journal"
 )
 
 const (
@@ -99,3 +101,13 @@ func request(user string, now time.Time, tokens, credits int64) []quota.Entry {
 
 // minuteAt is where the entry of minuteOf is in a request.
 const minuteAt = 0
+
+// journaled puts a journal before a ledger.
+func journaled(t testing.TB, ledger quota.Ledger, j *journal.Journal) *journal.Ledger {
+	t.Helper()
+	l, err := journal.New(ledger, j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}

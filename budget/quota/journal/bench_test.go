@@ -96,7 +96,7 @@ func openBench(b *testing.B) (*journal.Ledger, *journal.Journal) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	l := journal.New(m, j)
+	l := before(b, m, j)
 	b.Cleanup(func() {
 		_ = l.Close(context.Background())
 		if err := j.Close(); err != nil {

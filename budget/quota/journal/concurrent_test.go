@@ -22,7 +22,7 @@ func TestManyCallersAreChargedOnceEach(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := journal.New(s, j)
+	l := before(t, s, j)
 	ctx := context.Background()
 	begun := time.Now()
 	const callers, calls = 64, 8

@@ -21,7 +21,7 @@ func TestJournalKeepsTheContract(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := journal.New(m, j)
+		l := before(t, m, j)
 		t.Cleanup(func() {
 			if err := l.Close(context.Background()); err != nil {
 				t.Error(err)

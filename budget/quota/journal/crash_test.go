@@ -30,7 +30,7 @@ func write(t *testing.T, calls int) written {
 		t.Fatal(err)
 	}
 	s := newStore(t)
-	l := journal.New(s, j)
+	l := before(t, s, j)
 	var w written
 	for i := range calls {
 		id := fmt.Sprint("call-", i)
@@ -93,7 +93,7 @@ func recordsOf(t *testing.T, dir string, text []byte) (ids string, damaged int64
 	damaged = j.Stats().Damaged
 	s := newStore(t)
 	s.set(down) // so that what was left stays
-	l := journal.New(s, j)
+	l := before(t, s, j)
 	if _, err := l.Settle(t.Context(), used("next", 1)); !errors.Is(err, quota.ErrUnavailable) {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestAFileWithNothingInItThatCanBeReadIsLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := journal.New(newStore(t), j)
+	l := before(t, newStore(t), j)
 	if _, err := l.Settle(t.Context(), used("nobody", 1)); !errors.Is(err, quota.ErrUnknownReservation) {
 		t.Fatal(err)
 	}

@@ -6,11 +6,11 @@
 // [New] wraps any [quota.Ledger]:
 //
 //	j, err := journal.Open("/var/lib/agents/journal", journal.Config{})
-//	ledger := journal.New(redis, j)
+//	ledger, err := journal.New(redis, j)
 //	enforcer, err := quota.New(quota.Config{Ledger: ledger, …})
 //
 // The ledger must remember reservations across processes. Blocks that are leased from it
-// come last: blocks.New(journal.New(redis, j), …).
+// come last: blocks.New(ledger, …).
 //
 // A settlement is written and made durable (fsync, one for all callers that wait)
 // before the ledger is told of it, and acknowledged after the ledger has answered. So is

@@ -31,7 +31,11 @@ func ExampleLedger_Replay() {
 		return
 	}
 	ctx := context.Background()
-	ledger := journal.New(store, j)
+	ledger, err := journal.New(store, j)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	defer ledger.Close(ctx)
 
 	// What an Enforcer does for each call.

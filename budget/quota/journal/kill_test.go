@@ -49,7 +49,7 @@ func TestKilledProcessesLoseNothingThatACallerWasTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := journal.New(m, j)
+	l := before(t, m, j)
 	if _, err := l.Recover(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestSettlesUntilItIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := journal.New(m, j)
+	l := before(t, m, j)
 	ctx := context.Background()
 	var wg sync.WaitGroup
 	for range 8 {

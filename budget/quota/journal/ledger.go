@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate-go/headgate/budget/internal/unset"
 	"github.com/headgate-go/headgate/budget/quota"
 )
 
@@ -46,12 +47,22 @@ var _ quota.Ledger = (*Ledger)(nil)
 
 // New puts a journal before a ledger. A journal is of one ledger: what earlier processes
 // have left unanswered in it is told to this one, at once and in the background; see
-// [Ledger.Recover].
-func New(ledger quota.Ledger, j *Journal) *Ledger {
+// [Ledger.Recover]. It is an error if one of them is nil, or a nil pointer.
+func New(ledger quota.Ledger, j *Journal) (*Ledger, error) {
+	var errs []error
+	if unset.Is(ledger) {
+		errs = append(errs, errors.New("journal: ledger is nil, must be set"))
+	}
+	if j == nil {
+		errs = append(errs, errors.New("journal: j is nil, must be set"))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
 	l := &Ledger{ledger: ledger, j: j, seed: maphash.MakeSeed(), pending: map[key]*pending{}}
 	l.open.init(&j.cfg)
 	l.retry.init(l)
-	return l
+	return l, nil
 }
 
 // Reserve implements [quota.Ledger]. If something was counted for good, it is recorded

@@ -447,7 +447,7 @@ func TestCloseEndsTellingAHangingLedger(t *testing.T) {
 		w.store.set(down)
 		w.unsettled("a", 5, quota.ErrUnavailable)
 		_ = w.l.Close(w.Context())
-		w.l = journal.New(hanging{w.store}, w.j)
+		w.l = before(w, hanging{w.store}, w.j)
 		_ = w.l.Close(w.Context())
 		if err := w.j.Close(); err != nil {
 			t.Fatal(err)
@@ -456,7 +456,7 @@ func TestCloseEndsTellingAHangingLedger(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.j, w.l = j, journal.New(hanging{w.store}, j)
+		w.j, w.l = j, before(w, hanging{w.store}, j)
 		synctest.Wait() // it hangs now
 		ctx, cancel := context.WithTimeout(w.Context(), time.Millisecond)
 		defer cancel()

@@ -41,7 +41,7 @@ func withMarks(t *testing.T, test func(w *world)) {
 	virtual(t, journal.Config{Watermarks: true}, func(w *world) {
 		_ = w.l.Close(w.Context())
 		w.store.failOver(nil)
-		w.l = journal.New(&lossy{&marking{Ledger: innerStore{w.store}, marks: map[[2]string]int64{}}, w.store}, w.j)
+		w.l = before(w, &lossy{&marking{Ledger: innerStore{w.store}, marks: map[[2]string]int64{}}, w.store}, w.j)
 		test(w)
 	})
 }

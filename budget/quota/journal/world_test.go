@@ -251,7 +251,17 @@ func (w *world) start() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.j, w.l = j, journal.New(w.store, j)
+	w.j, w.l = j, before(w, w.store, j)
+}
+
+// before puts a journal before a ledger.
+func before(t testing.TB, ledger quota.Ledger, j *journal.Journal) *journal.Ledger {
+	t.Helper()
+	l, err := journal.New(ledger, j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 // stop ends it.

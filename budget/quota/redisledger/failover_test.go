@@ -86,7 +86,10 @@ func TestWhatAFailoverHasLostIsWholeAgainAfterReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	journaled := journal.New(l, j)
+	journaled, err := journal.New(l, j)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer func() {
 		if err := journaled.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -143,7 +146,10 @@ func TestAProcessThatIsIdleInAFailoverReplaysWhatItHasLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	journaled := journal.New(l, j)
+	journaled, err := journal.New(l, j)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer func() {
 		if err := journaled.Close(context.Background()); err != nil {
 			t.Error(err)

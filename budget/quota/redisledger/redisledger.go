@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate-go/headgate/budget/internal/unset"
 	"github.com/headgate-go/headgate/budget/quota"
 )
 
@@ -73,7 +74,7 @@ func (c Config) withDefaults() (Config, error) {
 	wrong := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("redisledger: Config."+format, args...))
 	}
-	if c.Client == nil {
+	if unset.Is(c.Client) {
 		wrong("Client is nil, must be set")
 	}
 	c.Forget = cmp.Or(c.Forget, DefaultForget)

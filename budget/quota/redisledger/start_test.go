@@ -32,6 +32,17 @@ func TestConfigErrorsNameEveryField(t *testing.T) {
 	}
 }
 
+// A client in whose place a constructor has returned nothing is none.
+func TestANilPointerIsNoClient(t *testing.T) {
+	t.Parallel()
+	for _, client := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil), (*redis.Ring)(nil)} {
+		_, err := redisledger.New(t.Context(), redisledger.Config{Client: client})
+		if err == nil || !strings.Contains(err.Error(), "Config.Client is nil") {
+			t.Errorf("with a %T: error is %v", client, err)
+		}
+	}
+}
+
 // serve is a server that knows some commands only.
 func serve(t *testing.T, answers map[string]string) (addr string) {
 	t.Helper()
