@@ -24,7 +24,7 @@ func TestAnAnswerIsWholeOrAnError(t *testing.T) {
 		}
 		reply, err := redisbudget.Decode(n, answer)
 		switch {
-		case (err == nil) != (len(answer) == 6+4*n):
+		case (err == nil) != (len(answer) == 7+4*n):
 			t.Errorf("%d numbers for %d dimensions: %v", len(answer), n, err)
 		case err == nil && (len(reply.Granted) != n || len(reply.Limits) != n || len(reply.Scarce) != n || reply.Parts != nil && len(reply.Parts) != n):
 			t.Errorf("a reply is short: %+v", reply)

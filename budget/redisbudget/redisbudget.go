@@ -61,7 +61,8 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Replica is the name of the replica, the same after a restart, and another one
 	// for every gate that shares a quota. With it a replica that comes back takes the
-	// place of the one that has died. Defaults to a random one.
+	// place of the one that has died, whatever the clock of its host says. Defaults to a
+	// random one.
 	Replica string
 	// Replicas is how many replicas there are at least. Static ones have their part
 	// of the quota at once, then, rather than after all others have heard of them; and

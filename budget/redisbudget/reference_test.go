@@ -171,8 +171,9 @@ func compare(t *rapid.T, s *redisbudget.Sharing, cfg share.CoordinatorConfig, na
 			r.Seq = max(r.Seq-rapid.Int64Range(0, 1).Draw(t, "earlier"), 1)
 			p.do(t, r)
 			continue
-		case 1: // a new life
-			n.epoch, n.seq, n.last, n.request = n.epoch+1, 0, share.Reply{}, share.Request{}
+		case 1: // a new life, on a clock that may be behind
+			n.epoch += rapid.SampledFrom([]int64{1, 1, 1, -1, -2, 3}).Draw(t, "clock")
+			n.seq, n.last, n.request = 0, share.Reply{}, share.Request{}
 		case 2:
 			n.last.Epoch = 77 // of a coordinator that is gone
 		case 3, 4:
@@ -190,6 +191,9 @@ func compare(t *rapid.T, s *redisbudget.Sharing, cfg share.CoordinatorConfig, na
 		reply := p.do(t, r)
 		if reply.Stale {
 			n.last.Epoch, n.last.At = reply.Epoch, 0
+			if reply.Newest >= n.epoch {
+				n.epoch = reply.Newest + rapid.Int64Range(0, 1).Draw(t, "beyond")
+			}
 		} else {
 			n.last, n.heard = reply, p.now
 		}

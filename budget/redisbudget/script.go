@@ -187,12 +187,12 @@ func (s *store) decode(answer any) (share.Reply, error) {
 	switch {
 	case len(v) == 1 && v[0] == -1:
 		return share.Reply{}, ErrOtherLimits
-	case len(v) != 6+4*n:
+	case len(v) != 7+4*n:
 		return share.Reply{}, fmt.Errorf("%w: it has %s numbers", errGarbled, strconv.Itoa(len(v)))
 	}
 	reply := share.Reply{
 		Stale: v[0] == 1, Epoch: v[1], At: v[2], RetryAfter: time.Duration(v[3]) * time.Microsecond, Replicas: int(v[4]),
-		TTL: s.cfg.TTL, Granted: make([]int64, n), Limits: make([]int64, n), Scarce: make([]bool, n),
+		Newest: v[6+4*n], TTL: s.cfg.TTL, Granted: make([]int64, n), Limits: make([]int64, n), Scarce: make([]bool, n),
 	}
 	if v[5] == 1 {
 		reply.Parts = make([]float64, n)

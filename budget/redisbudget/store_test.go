@@ -25,6 +25,7 @@ type desk struct {
 	store agent.Store
 	dims  []share.Dim
 	name  string
+	epoch int64
 	seq   int64
 }
 
@@ -34,13 +35,13 @@ func newDesk(t testing.TB, s *redisbudget.Sharing, name string, dims ...share.Di
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &desk{t: t, store: store, dims: dims, name: name}
+	return &desk{t: t, store: store, dims: dims, name: name, epoch: 1}
 }
 
 // needs asks for so many units of each dimension.
 func (d *desk) needs(ctx context.Context, units ...int64) (share.Reply, error) {
 	d.seq++
-	r := share.Request{Replica: d.name, Epoch: 1, Seq: d.seq, Dims: make([]share.DimReport, len(d.dims))}
+	r := share.Request{Replica: d.name, Epoch: d.epoch, Seq: d.seq, Dims: make([]share.DimReport, len(d.dims))}
 	for i := range d.dims {
 		r.Dims[i] = share.DimReport{Limit: d.dims[i].Limit, Need: units[i], Want: units[i]}
 	}

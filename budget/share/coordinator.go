@@ -235,9 +235,11 @@ func (c *Coordinator) Do(now time.Time, r Request) Reply {
 	if len(r.Dims) != len(c.dims) {
 		return c.stale()
 	}
-	p, ok := c.enter(&r)
-	if !ok {
-		return c.stale()
+	p, newest := c.enter(&r)
+	if p == nil {
+		reply := c.stale()
+		reply.Newest = newest
+		return reply
 	}
 	if r.Seq == p.seq {
 		if !p.lapsed {
@@ -367,27 +369,31 @@ func (c *Coordinator) lapse(p *replica) {
 	}
 }
 
-// enter finds the replica of a request, or makes one. It reports false if the
-// request is not to be taken in.
-func (c *Coordinator) enter(r *Request) (p *replica, ok bool) {
+// enter finds the replica of a request, or makes one; nil if the request is not to be
+// taken in. newest is then the epoch of the replica that is gone by, if that is why.
+func (c *Coordinator) enter(r *Request) (p *replica, newest int64) {
 	if r.Coordinator != 0 && r.Coordinator != c.cfg.Epoch {
 		if !c.learned {
 			c.learn() // somebody knows a coordinator that we know nothing of
 		}
-		return nil, false
+		return nil, 0
 	}
+	old := false
 	for _, g := range c.ghosts { // it comes again, though its reply was on its way
 		if g.name == r.Replica && (r.Epoch < g.epoch || r.Epoch == g.epoch && r.Seq <= g.seq) {
-			return nil, false
+			old, newest = true, max(newest, g.epoch)
 		}
 	}
 	p = c.replicas[r.Replica]
+	if p != nil && (r.Epoch < p.epoch || r.Epoch == p.epoch && r.Seq < p.seq) {
+		old, newest = true, max(newest, p.epoch)
+	}
 	placed := true
 	switch {
-	case p != nil && (r.Epoch < p.epoch || r.Epoch == p.epoch && r.Seq < p.seq):
-		return p, false
+	case old:
+		return nil, newest
 	case p != nil && r.Epoch == p.epoch:
-		return p, true
+		return p, 0
 	case p != nil:
 		c.bury(p)
 		placed = false // what it has used in its former life is still remembered
@@ -401,7 +407,7 @@ func (c *Coordinator) enter(r *Request) (p *replica, ok bool) {
 	}
 	c.replicas[r.Replica] = p
 	c.list = append(c.list, p)
-	return p, true
+	return p, 0
 }
 
 // bury keeps what a former epoch of a replica had outstanding until its lease

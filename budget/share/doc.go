@@ -39,7 +39,9 @@
 // that it can be one script of a store. Requests carry a sequence number: the
 // last one again gets the last reply again, an older one is stale. A replica that
 // was restarted has a larger epoch; what its former life had outstanding counts
-// as spent when that lease ends. A coordinator that has lost its state has
+// as spent when that lease ends. Epochs come from clocks: where the first answer that a
+// replica has is that a younger one is known, its clock is behind, and it goes on under an
+// epoch above that, once; so of two of one name the one that comes last stays. A coordinator that has lost its state has
 // another epoch, too: for one TTL it grants nothing and learns what replicas have,
 // and what they have spent within the last window. What a replica has spent and did
 // not report before it died is then unknown.

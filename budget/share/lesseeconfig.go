@@ -20,7 +20,8 @@ const (
 type LesseeConfig struct {
 	// Dims of the quota, as all replicas and the coordinator name them.
 	Dims []Dim
-	// Epoch of this run of the replica: larger than that of any before it.
+	// Epoch of this run of the replica: larger than that of any before it. If the
+	// coordinator knows a larger one at the first request, one above that is taken.
 	// Defaults to 1.
 	Epoch int64
 	// Fallback is the part of its share that a replica goes on with while the

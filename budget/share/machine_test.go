@@ -26,6 +26,7 @@ type setting struct {
 	debit  bool // at the grant: without the guard
 	lost   bool // messages are lost, late and repeated
 	crash  bool // replicas crash and come back
+	clocks bool // on a host whose clock may be behind
 	outage bool // the store is down for a while
 	state  bool // and loses its state
 }
@@ -34,7 +35,7 @@ type setting struct {
 func machine(fail func(string, ...any), s setting, seed uint64, ops []uint16) *world {
 	cfg := worldConfig{Late: 2 * time.Second, Way: 100 * time.Millisecond, Timeout: time.Second}
 	cfg.Dims, cfg.DebitAtGrant = quota(), s.debit
-	cfg.Lessee.Mode, cfg.Lessee.Fallback = s.mode, -1
+	cfg.Lessee.Mode, cfg.Lessee.Fallback, cfg.Clocks = s.mode, -1, s.clocks
 	if s.outage {
 		cfg.Lessee.Fallback = 0
 	}
@@ -134,11 +135,14 @@ var settings = []setting{
 	{name: "leased, replicas crash", crash: true},
 	{name: "leased, replicas crash and messages are lost", crash: true, lost: true},
 	{name: "central, replicas crash and messages are lost", mode: share.Central, crash: true, lost: true},
+	{name: "leased, replicas crash and come back under older clocks", crash: true, clocks: true},
+	{name: "central, replicas crash and come back under older clocks, and messages are lost", mode: share.Central, crash: true, clocks: true, lost: true},
 	{name: "leased, the store is down at times", outage: true},
 	{name: "central, the store is down at times", mode: share.Central, outage: true},
 	{name: "leased, the store loses its state", outage: true, state: true},
 	{name: "static", mode: share.Static},
 	{name: "static, replicas crash", mode: share.Static, crash: true},
+	{name: "static, replicas crash and come back under older clocks", mode: share.Static, crash: true, clocks: true},
 }
 
 // Whatever is lost, late or repeated, and whoever crashes: the provider, which

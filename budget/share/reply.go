@@ -66,13 +66,17 @@ func (l *Lessee) Reply(now time.Time, r Request, reply Reply) (granted bool) {
 }
 
 // stale handles a request that was not taken in: the coordinator has lost its
-// state, and is told anew; or another one of our name has come after us.
+// state, and is told anew; or another one of our name has come after us. If this is the
+// first answer at all, that one has come before us, on a clock that is ahead of ours.
 func (l *Lessee) stale(f *flight, reply Reply) bool {
 	if reply.Epoch == l.coordinator {
 		l.fenced = true
 		l.expires = l.now
 		l.expire()
 		return false
+	}
+	if l.coordinator == 0 && !l.leaving {
+		l.outlive(reply.Newest)
 	}
 	l.coordinator, l.prevAt, l.resync = reply.Epoch, 0, true
 	l.counting = l.now + (beat+1)*l.ttl
@@ -81,3 +85,17 @@ func (l *Lessee) stale(f *flight, reply Reply) bool {
 	}
 	return false
 }
+
+// outlive has the replica go on under an epoch that is larger than that of a former life.
+// Of two that live at the same time, and do so at once, the coordinator must not take one
+// for the other.
+func (l *Lessee) outlive(newest int64) {
+	if newest >= l.cfg.Epoch && newest < lastEpoch {
+		l.cfg.Epoch = newest + 1 + l.random.Int64N(epochSpread)
+	}
+}
+
+const (
+	epochSpread = ticksPerSecond
+	lastEpoch   = 1<<52 - 2*epochSpread // stores may reckon in float64
+)

@@ -151,10 +151,10 @@ type Request struct {
 	// Replica names the replica: the same after a restart.
 	Replica string
 	// Epoch grows with every restart of the replica. A request of an older one
-	// is stale.
+	// is stale. It comes from a clock, which may be behind: see Reply.Newest.
 	Epoch int64
-	// Seq grows by one with every new request of an epoch, from 1. A request that
-	// was not answered is sent again, with its Seq.
+	// Seq grows by one with every new request of a run of the replica, from 1. A
+	// request that was not answered is sent again, with its Seq.
 	Seq int64
 	// Coordinator is the epoch of the coordinator in the last Reply; 0 if there was none.
 	Coordinator int64
@@ -251,4 +251,9 @@ type Reply struct {
 	// replica than was seen; or of an older epoch of the coordinator, which then
 	// wants to be told all that was spent within the last window.
 	Stale bool
+	// Newest is the epoch of the replica that is gone by, where that or its Seq makes a
+	// request stale; else 0. A replica that has had no other answer yet is younger all
+	// the same: its clock is behind that of a former life. It goes on under a larger
+	// epoch, once.
+	Newest int64
 }

@@ -47,6 +47,8 @@ type worldConfig struct {
 	// hundred that it is lost or comes again later.
 	Way         time.Duration
 	Lost, Twice int
+	// Clocks of the hosts differ, on which the lives of a replica run.
+	Clocks bool
 	// Timeout of a request.
 	Timeout time.Duration
 }
@@ -54,7 +56,8 @@ type worldConfig struct {
 // node is a replica.
 type node struct {
 	name   string
-	epoch  int64
+	life   int64
+	behind bool // the clock of its next life may be behind
 	lessee *share.Lessee
 	queue  [][]int64 // costs of calls that wait
 	flows  int
@@ -67,7 +70,7 @@ type node struct {
 // message is a request on its way, and then its reply.
 type message struct {
 	from  *node
-	life  int64 // epoch of the node
+	life  int64 // of the node
 	req   share.Request
 	reply *share.Reply
 }
@@ -133,11 +136,16 @@ func (w *world) join() *node {
 	return n
 }
 
-// start begins another life of a replica.
+// start begins another life of a replica. Where clocks differ, its epoch may be older than
+// that of a life before it, which the coordinator has heard of.
 func (w *world) start(n *node) {
-	n.epoch++
+	n.life++
 	cfg := w.cfg.Lessee
-	cfg.Replica, cfg.Epoch = n.name, n.epoch
+	cfg.Replica, cfg.Epoch = n.name, n.life<<40
+	if w.cfg.Clocks && n.behind {
+		cfg.Epoch = 1 + w.rnd.Int64N(cfg.Epoch)
+	}
+	n.behind = false
 	l, err := share.NewLessee(cfg)
 	if err != nil {
 		w.fail("%v", err)
@@ -149,7 +157,7 @@ func (w *world) start(n *node) {
 func (w *world) crash(n *node) {
 	n.queue = nil
 	for r := range w.runs {
-		if r.by == n && r.life == n.epoch && !r.orphaned {
+		if r.by == n && r.life == n.life && !r.orphaned {
 			r.orphaned = true
 			w.orphans += r.slots
 		}
@@ -255,7 +263,7 @@ func (w *world) pump(n *node) {
 }
 
 func (w *world) launch(n *node, costs []int64) {
-	r := &run{by: n, life: n.epoch, costs: costs}
+	r := &run{by: n, life: n.life, costs: costs}
 	for i := range w.providers {
 		r.holds = append(r.holds, n.lessee.Limiter(i).Take(w.now, costs[i]))
 		actual := costs[i]
@@ -313,7 +321,7 @@ func (w *world) at(at time.Time, do func()) {
 }
 
 // lives reports whether the replica of a call still knows of it.
-func (r *run) lives() bool { return r.by.lessee != nil && r.by.epoch == r.life }
+func (r *run) lives() bool { return r.by.lessee != nil && r.by.life == r.life }
 
 // arrive lets a call come to the provider.
 func (w *world) arrive(r *run) {
@@ -380,7 +388,7 @@ func (w *world) ask(n *node) {
 	if !ok {
 		return
 	}
-	m := &message{from: n, life: n.epoch, req: r}
+	m := &message{from: n, life: n.life, req: r}
 	n.asked, n.gaveUp = m, w.now.Add(w.cfg.Timeout)
 	w.send(m)
 }
@@ -400,8 +408,8 @@ func (w *world) send(m *message) {
 func (w *world) deliver(m *message) {
 	n := m.from
 	if m.reply != nil {
-		if n.asked == m && n.epoch == m.life && n.lessee != nil {
-			n.asked = nil
+		if n.asked == m && n.life == m.life && n.lessee != nil {
+			n.asked, n.behind = nil, n.behind || !m.reply.Stale
 			n.lessee.Reply(w.now, m.req, *m.reply)
 			w.pump(n)
 		}
@@ -414,7 +422,7 @@ func (w *world) deliver(m *message) {
 	reply := w.coordinator.Do(w.now, m.req)
 	if reply.Stale {
 		w.stale++
-	} else if n.epoch == m.life {
+	} else if n.life == m.life {
 		n.heard = w.now
 	}
 	m.reply = &reply

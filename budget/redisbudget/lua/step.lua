@@ -17,28 +17,33 @@ end
 
 -- A reply: whether it is stale, the coordinator's epoch and time, when to ask again, how
 -- many replicas there are, whether parts follow, and per dimension what is granted, the
--- limit, whether it is scarce, and in how many parts it is divided.
-local function blank(stale)
+-- limit, whether it is scarce, and in how many parts it is divided; and last, if that is why
+-- it is stale, the epoch of the replica that is gone by.
+local function blank(stale, newest)
   local reply = {stale, coordinator, now, 0, count, 0}
   for i = 1, D do
     local o = 6 + (i - 1) * 4
     reply[o + 1], reply[o + 2], reply[o + 3], reply[o + 4] = 0, dims[i].limit, 0, 0
   end
+  reply[7 + D * 4] = newest or 0
   return reply
 end
 
--- enter finds the replica, or makes it; nil if the request is not to be taken in.
+-- enter finds the replica, or makes it; nil if the request is not to be taken in, and the
+-- epoch of the replica that is gone by, if that is why.
 local function enter()
   if known ~= 0 and known ~= coordinator then
     if not learned then learn() end
     return nil
   end
+  local old, newest = false, 0
   for _, g in ipairs(ghosts) do
-    if g[1] == name and (epoch < g[2] or epoch == g[2] and seq <= g[3]) then return nil end
+    if g[1] == name and (epoch < g[2] or epoch == g[2] and seq <= g[3]) then old, newest = true, max(newest, g[2]) end
   end
   local p, placed = load(name), true
+  if p and (epoch < p.epoch or epoch == p.epoch and seq < p.seq) then old, newest = true, max(newest, p.epoch) end
+  if old then return nil, newest end
   if p then
-    if epoch < p.epoch or epoch == p.epoch and seq < p.seq then return nil end
     if epoch == p.epoch then return p end
     bury(p)
     placed = false
@@ -359,8 +364,8 @@ local function answer(p)
 end
 
 local function doit()
-  local p = enter()
-  if not p then return blank(1) end
+  local p, newest = enter()
+  if not p then return blank(1, newest) end
   if seq == p.seq then
     if not p.lapsed then renew(p) end
     save(p)

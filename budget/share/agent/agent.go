@@ -27,7 +27,8 @@ type Store interface {
 
 // Config describes a [Sharing].
 type Config struct {
-	// Epoch of this run of the replica: larger than that of any before it.
+	// Epoch of this run of the replica: larger than that of any before it. If the
+	// store knows a larger one at the first request, one above that is taken.
 	// Defaults to the time in microseconds.
 	Epoch int64
 	// Fallback is the part of its share of the quota that a gate goes on with
