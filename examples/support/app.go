@@ -98,7 +98,7 @@ func (a *app) meter(cfg appConfig, registry *prometheus.Registry) error {
 		return err
 	}
 	retells := newReteller()
-	o := storeOptions{at: cfg.dsn, metrics: registry}
+	o := storeOptions{at: cfg.dsn, metrics: registry, failOpen: cfg.failOpen, logger: cfg.logger}
 	if cfg.journal != "" {
 		o.replaced = retells.replaced
 	}

@@ -47,7 +47,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 		"(default "+stores["postgres"].at+", "+stores["redis"].at+")")
 	f.StringVar(&o.journal, "journal", "", "`directory` of this server for what was spent, told again to a store that has lost it")
 	f.DurationVar(&o.lease, "lease", 30*time.Second, "`time` after which the chats of a server that was killed are over")
-	f.BoolVar(&o.failOpen, "fail-open", false, "go on while the store cannot be reached, with a rough check in this process")
+	f.BoolVar(&o.failOpen, "fail-open", false, "start and go on while the store cannot be reached, with a rough check in this process")
 	if err := commandline.Parse(f, args, out, usageHead, ""); err != nil {
 		return o, err
 	}

@@ -36,6 +36,9 @@ type storeOptions struct {
 	// replaced, if it is not nil, is told when another server of Redis has taken the place of one
 	// that was seen last since.
 	replaced func(since time.Time)
+	// failOpen is to open a store that is away later.
+	failOpen bool
+	logger   *slog.Logger
 }
 
 var stores = map[string]storeKind{
@@ -55,21 +58,28 @@ type store struct {
 // opening is how long the store may take to be there at the start.
 const opening = 10 * time.Second
 
-// openStore opens the ledger that the command line asks for. All but that in memory register their
-// metrics.
+// openStore opens the ledger that the command line asks for, at once or, if it is away and calls
+// are to go on without, later. All but that in memory register their metrics.
 func openStore(kind string, o storeOptions) (*store, error) {
 	k, ok := stores[kind]
 	if !ok {
 		return nil, fmt.Errorf("there is no store %q", kind)
 	}
 	o.at = cmp.Or(o.at, k.at)
-	ctx, cancel := context.WithTimeout(context.Background(), opening)
-	defer cancel()
-	s, err := k.open(ctx, o)
-	if err != nil {
-		return nil, fmt.Errorf("store %s: %w", kind, err)
+	open := func(ctx context.Context) (*store, error) {
+		ctx, cancel := context.WithTimeout(ctx, opening)
+		defer cancel()
+		s, err := k.open(ctx, o)
+		if err != nil {
+			return nil, fmt.Errorf("store %s: %w", kind, err)
+		}
+		return s, nil
 	}
-	return s, nil
+	s, err := open(context.Background())
+	if err != nil && o.failOpen && away(err) {
+		return openLate(open, err, o.logger), nil
+	}
+	return s, err
 }
 
 // kept is the ledger itself: an enforcer knows one in memory when it sees it.

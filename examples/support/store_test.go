@@ -377,7 +377,13 @@ func openChats(t *testing.T, url, user string) int64 {
 // standing is what a user has spent and holds of a limit, or -1 if nobody knows.
 func standing(t *testing.T, url, user, limit string) (committed, reserved int64) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/admin/status?tenant=acme&user="+user, nil)
+	return standingOf(t, url, "acme", user, limit)
+}
+
+// standingOf is the same for a user of any company.
+func standingOf(t *testing.T, url, tenant, user, limit string) (committed, reserved int64) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/admin/status?tenant="+tenant+"&user="+user, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -443,6 +449,56 @@ func TestAServerWithoutItsStoreServesIfItIsToldTo(t *testing.T) {
 				}
 			}
 			mustGet(t, url+"/healthz", http.StatusOK)
+		})
+	}
+}
+
+// A server that is to go on without its store begins without it, too; any other one says what is
+// missing, and ends.
+func TestAServerBeginsWithoutItsStoreIfItIsToldTo(t *testing.T) {
+	t.Parallel()
+	t.Run("not told", func(t *testing.T) {
+		t.Parallel()
+		redis := servers.StartRedis(t, servers.RedisOptions{})
+		redis.Kill()
+		var stdout, stderr lockedBuffer
+		code := run(t.Context(), []string{"-addr", "127.0.0.1:0", "-store", "redis", "-dsn", "redis://" + redis.Addr()}, &stdout, &stderr)
+		if got := stderr.String(); code != exitFailed || !strings.HasPrefix(got, "support: store redis: ") || !strings.Contains(got, "cannot be reached") {
+			t.Errorf("it ended with %d: %s", code, got)
+		}
+		if got := stdout.String(); got != "" {
+			t.Errorf("it says %q", got)
+		}
+	})
+	for name, more := range map[string]func(t *testing.T) []string{
+		"told":                func(t *testing.T) []string { return nil },
+		"told, and a journal": func(t *testing.T) []string { return []string{"-journal", filepath.Join(t.TempDir(), "journal")} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			redis := servers.StartRedis(t, servers.RedisOptions{})
+			redis.Kill()
+			url := beginServer(t, append(more(t), "-store", "redis", "-dsn", "redis://"+redis.Addr(), "-latency", "50ms", "-fail-open")...)
+			mustGet(t, url+"/healthz", http.StatusServiceUnavailable)
+			mustGet(t, url+"/readyz", http.StatusOK)
+			if status, body, err := send(t.Context(), url, "bob"); err != nil || status != http.StatusOK {
+				t.Errorf("bob got %d, %v: %s", status, err, body)
+			}
+			redis.Restart()
+			for begin := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+				if spent, _ := standingOf(t, url, "globex", "bob", "daily"); spent >= 10_000 { // what it was before is booked
+					break
+				}
+				if time.Since(begin) > 30*time.Second {
+					t.Fatal("the store is there, and does not know what bob has spent")
+				}
+			}
+			mustGet(t, url+"/healthz", http.StatusOK)
+			for _, want := range alone["redis"] {
+				if !strings.Contains(text(t, url+"/metrics"), want) {
+					t.Errorf("the metrics lack %s", want)
+				}
+			}
 		})
 	}
 }
