@@ -11,7 +11,8 @@ import (
 // tells whether the call should rather do that than wait. It is asked
 //
 //   - when the provider has refused the call and it would go back into the line,
-//   - in line, whenever the channel is closed.
+//   - in line, whenever the channel is closed, and once a second while the store of a
+//     shared quota (Config.Share) does not answer.
 //
 // A call that leaves ends: all that it holds is back, and its sequence has the
 // provider's error, or in line a [WaitError] that matches [ErrDiverted]. A call
@@ -21,7 +22,8 @@ import (
 // held. Where one context serves several calls they are called by each.
 type Diversion interface {
 	// Changed returns a channel that is closed when calls in line should be asked;
-	// nil is never. After Leaves it must not return the same closed channel again.
+	// nil is never, but for a store that does not answer. After Leaves it must not
+	// return the same closed channel again.
 	Changed() <-chan struct{}
 	// Leaves reports whether the call ends here because it goes elsewhere. err is
 	// the refusal of the provider, or nil if the call is in line. No call like it
@@ -54,6 +56,7 @@ func (g *Gate) await(ctx context.Context, p *place, ready <-chan struct{}, r *re
 		case <-ctx.Done():
 			return g.woken(ctx, p, false, true)
 		case <-d.Changed():
+		case <-g.hearsSilence():
 		}
 		if !g.leavesLine(ctx, p, r, d) {
 			continue

@@ -68,6 +68,8 @@ type Gate struct {
 	scratch      []int64       // for the costs of a call that enters
 	reported     []time.Time   // per limit of the core: when the request was sent that told last what is left
 	demand       budget.Demand // for a shared quota
+	silent       chan struct{} // closed when its store does not answer; nil if nobody wants to know
+	silence      time.Duration // when that was last told, after the epoch
 	alive        int           // calls in line or in flight, and those with open reservations
 }
 

@@ -49,4 +49,32 @@ func (h *host) Update(f func(now time.Time, d *budget.Demand)) {
 	g.core.Demand(now, &g.demand)
 	f(now, &g.demand)
 	g.poll(now)
+	g.tellSilence(now)
+}
+
+// toldEvery is how often calls in line think again while the store of a shared quota does
+// not answer, and how long that must have been so: each looks at all its ways.
+const toldEvery = time.Second
+
+// tellSilence has calls that may leave the line think again where the store does not
+// answer. mu is held.
+func (g *Gate) tellSilence(now time.Time) {
+	if at := g.time(); g.silent != nil && at-g.silence >= toldEvery && g.core.Silence(now) >= toldEvery {
+		close(g.silent)
+		g.silent, g.silence = nil, at
+	}
+}
+
+// hearsSilence is closed when the store of a shared quota does not answer; nil if the gate
+// has its quota for itself.
+func (g *Gate) hearsSilence() <-chan struct{} {
+	if g.shared == nil {
+		return nil
+	}
+	g.lock()
+	defer g.unlock()
+	if g.silent == nil {
+		g.silent = make(chan struct{})
+	}
+	return g.silent
 }

@@ -299,8 +299,8 @@ func (b *Limiter) Forecast(now time.Time, units int64) time.Duration {
 	if short <= 0 {
 		return 0
 	}
-	if silence := l.silence(); silence > 0 {
-		return micros(silence)
+	if silence := b.Silence(now, units); silence > 0 {
+		return silence
 	}
 	if l.askAt == 0 || l.now > l.askAt+refused {
 		return 0
@@ -308,6 +308,15 @@ func (b *Limiter) Forecast(now time.Time, units int64) time.Duration {
 	limit := b.share * float64(min(b.limit, b.whole)) / float64(max(l.replicas, 1))
 	wait := short * float64(b.own.window) / max(limit, slack)
 	return micros(max(l.askAt-l.now, int64(min(wait, never/4))))
+}
+
+// Silence is the part of Forecast that is there because the coordinator does not answer: 0
+// if it does, if the replica goes by its part, or if so many units are at hand.
+func (b *Limiter) Silence(now time.Time, units int64) time.Duration {
+	if b.l.at(now); b.l.local || units <= b.credit {
+		return 0
+	}
+	return micros(b.l.silence())
 }
 
 // refused is for how long a refusal of the coordinator says something, beyond the

@@ -47,6 +47,15 @@ func (s *SlotLimiter) Forecast(now time.Time, slots int64) time.Duration {
 	return micros(s.l.silence())
 }
 
+// Silence is the part of Forecast that is certain because the coordinator does not answer:
+// as long as the lease lasts, slots that come back may be used again.
+func (s *SlotLimiter) Silence(now time.Time, slots int64) time.Duration {
+	if s.l.at(now) < s.l.expires && s.has > 0 {
+		return 0
+	}
+	return s.Forecast(now, slots)
+}
+
 // Use implements [budget.SlotLender].
 func (s *SlotLimiter) Use(now time.Time, slots int64) {
 	s.l.at(now)

@@ -125,9 +125,39 @@ type forecaster interface {
 }
 
 // ShutFor is the part of ExpectedWait that holds for every call of such costs,
-// whatever its place in line: the provider is down, or a hint has closed a limit.
+// whatever its place in line: the provider is down, a hint has closed a limit, or the
+// store of a shared quota does not answer.
 func (c *Core) ShutFor(now time.Time, costs []int64) time.Duration {
-	return time.Duration(min(math.Ceil(c.shut(c.at(now), costs)), float64(horizon)))
+	wait := c.shut(c.at(now), costs)
+	if s, ok := c.cfg.Lender.(silencer); ok {
+		wait = max(wait, float64(s.Silence(now, 1)))
+	}
+	for i := range c.dims {
+		if s, ok := c.dims[i].Limiter.(silencer); ok && i < len(costs) && costs[i] > 0 {
+			wait = max(wait, float64(s.Silence(now, costs[i])))
+		}
+	}
+	return time.Duration(min(math.Ceil(wait), float64(horizon)))
+}
+
+// silencer is a limiter whose units, or a lender whose slots, come from a store. Silence
+// is how long it will take, most likely, until the store answers, if it does not, and so
+// many are not at hand.
+type silencer interface {
+	Silence(now time.Time, units int64) time.Duration
+}
+
+// Silence is the longest of any limiter's, for calls that take more than is at hand.
+func (c *Core) Silence(now time.Time) (longest time.Duration) {
+	if s, ok := c.cfg.Lender.(silencer); ok {
+		longest = s.Silence(now, math.MaxInt64)
+	}
+	for i := range c.dims {
+		if s, ok := c.dims[i].Limiter.(silencer); ok {
+			longest = max(longest, s.Silence(now, math.MaxInt64))
+		}
+	}
+	return longest
 }
 
 // shut is ShutFor in nanoseconds. Of a limit that is half-open nobody knows when

@@ -33,7 +33,8 @@
 // error. A call that is refused stays in the line of its gate all the same, with
 // its place, where that is faster than all other routes; and one in line leaves it
 // when the provider turns out to be down, or closed for longer than it would wait
-// elsewhere. The last route that is left retries as its gate says. A call is given
+// elsewhere, or when the store of a quota that the gate shares has not answered for
+// that long. The last route that is left retries as its gate says. A call is given
 // to each route twice at most.
 //
 // Of several refusals the caller gets the last one that gives most hope.
