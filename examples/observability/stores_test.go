@@ -48,8 +48,11 @@ func (r *notRedis) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 			c.SetVal("PONG")
 		case *redis.Cmd:
 			c.SetVal("7.0.15 8")
-		case *redis.StringCmd: // SCRIPT LOAD
-			sum := sha1.Sum([]byte(c.Args()[2].(string)))
+		case *redis.StringCmd:
+			if c.Name() != "script" { // INFO, which says nothing
+				break
+			}
+			sum := sha1.Sum([]byte(c.Args()[2].(string))) // SCRIPT LOAD
 			c.SetVal(hex.EncodeToString(sum[:]))
 		}
 		return nil
