@@ -52,6 +52,7 @@ type Enforcer struct {
 	// credits are the weights of calls that begin now; nil if there are none.
 	credits atomic.Pointer[usage.Credits]
 	closed  atomic.Bool
+	clocks  clocks
 
 	spans   sync.Map     // Window → *spanCache
 	kinds   atomic.Int64 // how many spans has

@@ -59,7 +59,8 @@ type Config struct {
 	// Limits says what is limited for whom: a [*Limits], or a [LimitCache] before
 	// what knows. [Enforcer.Reload] replaces it.
 	Limits LimitResolver
-	// Logger is told of outages, and of what went wrong. Defaults to
+	// Logger is told of outages, of what went wrong, and at most once an hour of a ledger
+	// whose clock is more than a minute from this process's. Defaults to
 	// [slog.Default].
 	Logger *slog.Logger
 	// MaxTurn is the longest turn: after it a turn ends by itself, and what its

@@ -63,10 +63,14 @@ func (e *Enforcer) reserve(ctx context.Context, r Reserve) (res Reserved, err er
 		e.outage.note(ctx, err)
 		return res, err
 	}
+	asked := time.Now()
 	err = e.ask(ctx, caller, func(ctx context.Context) (err error) {
 		res, err = e.cfg.Ledger.Reserve(ctx, r)
 		return err
 	})
+	if err == nil {
+		e.clocks.compare(e.cfg.Logger, asked, &res)
+	}
 	return res, err
 }
 

@@ -35,7 +35,8 @@ var ErrUnknownReservation = errors.New("quota: reservation is not known")
 //
 // The ledger's own clock decides in which window something falls. Callers send
 // the windows around their own time (see Entry.Spans), so that a caller whose
-// clock is a little off is right all the same.
+// clock is a little off is right all the same. What one asks for whose clock is off by more
+// than a window counts in its own; an [Enforcer] logs that the clocks differ.
 //
 // A reservation has a random id. Each of Settle, Release and expiry takes effect
 // once for an id, the first one; a repeat returns the first result. A Reserve
