@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"regexp"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -320,4 +322,62 @@ func TestScriptsHaveSeveralTreesOnlyWhereOneServerHasAll(t *testing.T) {
 	if l := open(t, mute, prefix(t)); redisledger.Mixes(l) {
 		t.Error("a server that does not say what it is: trees go together")
 	}
+}
+
+// A client whose server has become a replica is told so by what it refuses, and looks for the
+// master then. That one script does what many ask must not hide it.
+func TestWhoGoesTogetherLeavesAReplicaForTheMaster(t *testing.T) {
+	t.Parallel()
+	old, next := servers.StartRedis(t, servers.RedisOptions{}), servers.StartRedis(t, servers.RedisOptions{})
+	follows := func(r, master *servers.Redis) {
+		t.Helper()
+		host, port, _ := net.SplitHostPort(master.Addr())
+		if err := r.Client().Do(t.Context(), "REPLICAOF", host, port).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	follows(next, old)
+	var address atomic.Pointer[string] // of the name that stands for the master
+	point := func(r *servers.Redis) { a := r.Addr(); address.Store(&a) }
+	point(old)
+	client := redis.NewClient(&redis.Options{
+		ContextTimeoutEnabled: true, PoolSize: 30, MaxRetries: 60, MinRetryBackoff: -1, MaxRetryBackoff: -1,
+		Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, *address.Load())
+		},
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	c := &crowd{old, client, open(t, client)}
+	const callers = 40
+	e := hourly("u", quota.Hold, 10, 100)
+	for i := range callers {
+		take(t, c.ledger, treeOf(i), e)
+	}
+	replicated(t, old, "{t}")
+	var conns []*redis.Conn // which stay open, to the server that is no master any more
+	for range 30 {
+		conn := client.Conn()
+		if err := conn.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
+	if err := next.Client().Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	follows(old, next)
+	point(next)
+	c.gather(t, callers, func(i int) {
+		if i < redisledger.Width { // those who go alone only read
+			stands(t, c.ledger, treeOf(i), e, 0, 10)
+			return
+		}
+		res, err := c.ledger.Reserve(t.Context(), quota.Reserve{ID: "second", Tree: treeOf(i), Entries: []quota.Entry{e}})
+		if err != nil || res.Denied >= 0 || res.Status[0].Reserved != 20 {
+			t.Errorf("Reserve of caller %d = %+v, %v", i, res, err)
+		}
+	}, nil)
 }
