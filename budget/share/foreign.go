@@ -12,13 +12,14 @@ type foreign []inCell
 // inCell is an amount of a cell.
 type inCell struct{ cell, amount int64 }
 
-// add notes a booking.
-func (f *foreign) add(cell, amount int64) {
+// add notes a booking, and forgets those of cells before the oldest that the window has.
+func (f *foreign) add(cell, amount, oldest int64) {
 	if amount <= 0 {
 		return
 	}
 	i := slices.IndexFunc(*f, func(b inCell) bool { return b.cell == cell })
 	if i < 0 {
+		*f = slices.DeleteFunc(*f, func(b inCell) bool { return b.cell < oldest })
 		*f = append(*f, inCell{cell: cell})
 		i = len(*f) - 1
 	}

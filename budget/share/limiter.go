@@ -369,7 +369,7 @@ func (b *Limiter) Lower(now time.Time, left int64, reset time.Duration) {
 		most := float64(b.left.Units) + float64(b.busy())
 		cell, over := b.own.lower(most, b.left.Reset.Microseconds())
 		if b.cfg.Shape == Window && b.l.cfg.Mode != Static {
-			b.foreign.add(cell, over)
+			b.foreign.add(cell, over, b.own.oldest())
 		}
 	}
 	b.l.spent()
