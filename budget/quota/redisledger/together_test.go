@@ -37,6 +37,7 @@ func newCrowd(t *testing.T) *crowd {
 // meanwhile, if there is one, and then has the server go on.
 func (c *crowd) gather(t *testing.T, n int, do func(i int), meanwhile func()) {
 	t.Helper()
+	await(t, func() bool { return !redisledger.Busy(c.ledger) }) // the last ones may have their answers a moment before
 	c.server.Pause()
 	var wg sync.WaitGroup
 	for i := range n {
