@@ -87,7 +87,7 @@ func (c MemoryConfig) withDefaults() (MemoryConfig, error) {
 //
 // There is no goroutine behind it. Reservations expire before the next operation
 // on their shard looks at anything, and all of them before one is refused because
-// MaxOpen is reached.
+// MaxOpen is reached; where that was in vain, not again for a second.
 //
 // All methods are safe for concurrent use. Operations on different trees hardly
 // ever wait for each other.
