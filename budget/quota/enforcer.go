@@ -47,6 +47,7 @@ import (
 type Enforcer struct {
 	cfg    Config
 	local  bool // the ledger waits for nothing
+	alone  bool // the ledger does some things without the store
 	booker booker
 	limits atomic.Pointer[LimitResolver]
 	// credits are the weights of calls that begin now; nil if there are none.
@@ -73,6 +74,9 @@ func New(cfg Config) (*Enforcer, error) {
 	e := &Enforcer{cfg: cfg}
 	local, ok := cfg.Ledger.(budget.Local)
 	e.local = ok && local.Local()
+	if l, ok := cfg.Ledger.(unasked.Ledger); ok {
+		e.alone = l.AnswersAlone()
+	}
 	e.booker = bookerOf(cfg.Ledger)
 	_, e.reuse = cfg.Ledger.(*Memory)
 	e.limits.Store(&cfg.Limits)
@@ -182,8 +186,11 @@ func (e *Enforcer) ask(ctx context.Context, who asker, do func(context.Context) 
 	}
 	a := e.breaker.ask(who)
 	if !a.ok {
-		e.outage.note(ctx, errNotAsked)
-		return errNotAsked
+		err := e.unasked(ctx, do)
+		if err == errNotAsked {
+			e.outage.note(ctx, err)
+		}
+		return err
 	}
 	err := e.asked(ctx, a, do)
 	if err != errUnasked {
@@ -191,6 +198,19 @@ func (e *Enforcer) ask(ctx context.Context, who asker, do func(context.Context) 
 		return err
 	}
 	return nil
+}
+
+// unasked does an operation that the breaker did not let through, if the ledger can do it
+// without the store.
+func (e *Enforcer) unasked(ctx context.Context, do func(context.Context) error) error {
+	if !e.alone {
+		return errNotAsked
+	}
+	err := e.within(unasked.Only(ctx), do)
+	if errors.Is(err, unasked.ErrBarred) {
+		return errNotAsked
+	}
+	return err
 }
 
 // errUnasked says that an operation was done, and that the store was not asked for it.

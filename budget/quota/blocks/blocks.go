@@ -16,7 +16,7 @@ import (
 // Ledger is a [quota.Ledger] in front of another one that several replicas share.
 // See the documentation of the package. It is safe for concurrent use.
 type Ledger struct {
-	next       quota.Ledger
+	next       underneath
 	cfg        Config
 	base       time.Time // instants of the monotonic clock count from here
 	ctx        context.Context
@@ -60,7 +60,7 @@ func New(ledger quota.Ledger, cfg Config) (*Ledger, error) {
 		return nil, err
 	}
 	// An instant of 0 is long ago.
-	l := &Ledger{next: ledger, cfg: cfg, base: time.Now().Add(-time.Hour), trees: map[string]*tree{}, id: budget.NewID()}
+	l := &Ledger{next: underneath{ledger}, cfg: cfg, base: time.Now().Add(-time.Hour), trees: map[string]*tree{}, id: budget.NewID()}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	if err := l.register(); err != nil {
 		l.stop()
@@ -71,7 +71,7 @@ func New(ledger quota.Ledger, cfg Config) (*Ledger, error) {
 
 // Unwrap returns the ledger underneath. An Enforcer tells it what has passed while no
 // ledger could be reached, if it is one with a journal.
-func (l *Ledger) Unwrap() quota.Ledger { return l.next }
+func (l *Ledger) Unwrap() quota.Ledger { return l.next.Ledger }
 
 // now is the time by the monotonic clock.
 func (l *Ledger) now() int64 { return int64(time.Since(l.base)) }

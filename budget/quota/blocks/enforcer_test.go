@@ -3,6 +3,7 @@ package blocks_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -91,6 +92,79 @@ func TestAnOutageIsCheapAndToldOnceWhileBlocksAreSpent(t *testing.T) {
 		began, ended := strings.Count(log.String(), "cannot be reached"), strings.Count(log.String(), "can be reached again")
 		if began != 1 || ended != 1 {
 			t.Errorf("one outage was told of %d times at its start and %d times at its end:\n%s", began, ended, &log)
+		}
+	})
+}
+
+// What is leased is served until it ends, to callers who must not go on without the store,
+// too; also when others have found out that it hangs, and it is not asked any more.
+func TestWhatIsLeasedIsServedWhileTheStoreIsNotAsked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, blocks.Config{Idle: time.Minute, TTL: 30 * time.Second, Min: quota.Amounts{quota.Tokens: 1e6}})
+		limits, err := quota.NewLimits(quota.LimitsConfig{Limits: []quota.Limit{
+			{Name: "mine", Scope: quota.User, Window: quota.Day, Max: quota.Max{quota.Tokens: 1e9}, Failure: quota.Closed, Missing: quota.Skip},
+			{Name: "ours", Scope: quota.Global, Window: quota.Day, Max: quota.Max{quota.Tokens: 1e9}, Failure: quota.Closed},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var paused atomic.Bool
+		e, err := quota.New(quota.Config{
+			Ledger: w.replicas[0], Limits: limits, Logger: slog.New(slog.DiscardHandler), Hooks: quota.Hooks{Paused: paused.Store},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := func(s quota.Subject) error {
+			ctx := quota.WithSubject(context.Background(), s)
+			r, err := e.Budget().Reserve(ctx, budget.Call{ID: budget.NewID(), Model: "m", Usage: usage.Usage{Input: 100}})
+			if err != nil {
+				return err
+			}
+			return r.Settle(ctx, usage.Usage{Input: 100})
+		}
+		ann, nobody := quota.Subject{Tenant: "acme", User: "ann"}, quota.Subject{}
+		for _, s := range []quota.Subject{ann, nobody} {
+			if err := call(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		resume := w.links[0].stall()
+		for range 8 { // her own limit is not leased
+			if err := call(ann); !errors.Is(err, quota.ErrUnavailable) {
+				t.Fatalf("a call under a limit that is not leased: %v, want %v", err, quota.ErrUnavailable)
+			}
+		}
+		for i := range 10 {
+			if !paused.Load() {
+				t.Fatal("the store is still asked: nothing is tested")
+			}
+			begun := time.Now()
+			if err := call(nobody); err != nil {
+				t.Errorf("call %d under a limit that is leased: %v", i, err)
+			}
+			if err := call(ann); !errors.Is(err, quota.ErrUnavailable) {
+				t.Errorf("call %d under one that is not: %v, want %v", i, err, quota.ErrUnavailable)
+			}
+			if took := time.Since(begun); took > 500*time.Millisecond { // one of hers may try it
+				t.Errorf("call %d of both took %v", i, took)
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(30 * time.Second)
+		if err := call(nobody); !errors.Is(err, quota.ErrUnavailable) {
+			t.Errorf("after the block has ended: %v, want %v", err, quota.ErrUnavailable)
+		}
+		resume()
+		time.Sleep(20 * time.Second)
+		for _, s := range []quota.Subject{ann, nobody} {
+			if err := call(s); err != nil {
+				t.Errorf("when the store is back: %v", err)
+			}
+		}
+		if err := e.Close(context.Background()); err != nil {
+			t.Error(err)
 		}
 	})
 }

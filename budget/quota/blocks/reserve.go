@@ -74,6 +74,10 @@ func (l *Ledger) attempt(ctx context.Context, a *attempt) outcome {
 		out.local = true
 		return out
 	}
+	if err := unasked.Barred(ctx); err != nil {
+		t.mu.Unlock()
+		return outcome{err: err}
+	}
 	w := t.wait(a)
 	t.mu.Unlock()
 	if w == nil {
@@ -343,6 +347,9 @@ func (p *pool) reaches(h *held, now int64) bool {
 // report has what was spent settled at once, and asks how things stand where that is
 // not known. If it cannot be done now, it is done later.
 func (l *Ledger) report(ctx context.Context, pools []*pool) {
+	if unasked.Barred(ctx) != nil {
+		return // it is told with the rest
+	}
 	for _, p := range pools {
 		c := p.c
 		if c.turn(ctx) != nil {

@@ -7,12 +7,12 @@ import (
 	"context"
 	"errors"
 	"net"
-	"reflect"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/headgate-go/headgate/budget/internal/unset"
 	"github.com/headgate-go/headgate/budget/quota"
 )
 
@@ -149,7 +149,4 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 }
 
 // Given reports whether there is a registerer: not nil, and no nil pointer.
-func Given(r prometheus.Registerer) bool {
-	v := reflect.ValueOf(r)
-	return v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil())
-}
+func Given(r prometheus.Registerer) bool { return !unset.Is(r) }
