@@ -138,24 +138,26 @@
 //
 // # What it costs
 //
-// The quietest of several runs over loopback, on two cores which the server, the callers
-// and several other programs shared (Redis 7.0.15, Go 1.26, nothing on disk), against a
-// script that does nothing and against AllowN of go-redis/redis_rate, which takes from one
-// limit and gives nothing back; the time of all callers divided by the calls. The last line
+// Medians of runs over loopback, on two cores which the server and the callers shared (Redis
+// 7.0.15, Go 1.26, nothing on disk), against a script that does nothing and against AllowN
+// of go-redis/redis_rate, which takes from one limit and gives nothing back; the time of all
+// callers divided by the calls. A lone caller's cores fall asleep in between, which is most
+// of its time; the first line is of a machine that something else kept awake. The last line
 // is of another run:
 //
 //	                           no-op   AllowN   Reserve, 5 limits   Settle
-//	1 caller                   15 µs    30 µs               49 µs    60 µs
-//	64 callers                 18 µs    30 µs               49 µs    56 µs
+//	1 caller                   14 µs    28 µs               49 µs    59 µs
+//	1 caller, alone            42 µs   104 µs              144 µs   141 µs
+//	64 callers                 13 µs    20 µs               34 µs    34 µs
 //	1 caller, 1 ms away       1.3 ms   1.3 ms              1.4 ms   1.4 ms
 //
-// About 25 µs of a Reserve's and 28 of a Settle's are processor time of the server: half
-// of it is what a script reckons, which makes texts, and hashes them byte by byte; the
-// other half is the seven or eight commands that it gives. So one caller over loopback
-// takes 1.3 to 2.2 times as long for a Reserve over five limits as for one AllowN, and
-// about as long over a network; 64 callers make 0.27 to 0.39 of the Reserves, and 0.27 to
-// 0.34 of the Settles, that they make of scripts that do nothing, by what else the machine
-// has to do. To have the
+// Some 22 µs of a Reserve's and 27 of a Settle's are processor time of the server where they
+// share scripts, and a fifth more where they are alone: half of it is what a script reckons,
+// which makes texts, and hashes them byte by byte; the other half is the seven or eight
+// commands that it gives. So a Reserve over five limits takes one caller over loopback 1.0 to
+// 1.7 times as long as one AllowN on a machine of its own, 1.7 to 2.2 times on one that is
+// kept awake, and about as long over a network; 64 callers make 0.34 to 0.49 of the Reserves,
+// and 0.29 to 0.47 of the Settles, that they make of scripts that do nothing. To have the
 // numbers of another machine:
 //
 //	go test -run xxx -bench ReserveAndSettle -count 3 ./budget/quota/redisledger
