@@ -63,13 +63,6 @@
 // is soft or only observed is reported as above its limit a little early, as blocks count
 // there.
 //
-// # While the ledger underneath cannot be reached
-//
-// What is leased is spent until it ends, TTL less Margin after it was renewed last; what
-// is not leased fails. An Enforcer that has found out that the ledger is away, and does not
-// ask it for a while, still asks here for what needs no round trip, so that limits that are
-// leased hold, and let pass, whatever their policy is for failures.
-//
 // # What is different from other ledgers
 //
 //   - Leases of what is under way at a time (turns) pass through: they are few, and the
@@ -123,5 +116,8 @@
 // # Outages
 //
 // While the ledger underneath fails, what is leased can still be spent, until TTL − Margin
-// after it was renewed last. After that, reservations fail as those of the ledger do.
+// after it was renewed last. After that, reservations fail as those of the ledger do. An
+// Enforcer that has found out that the ledger is away, and does not ask it for a while,
+// still asks here for what needs no round trip: limits that are leased hold, and let pass,
+// whatever their policy for failures is.
 package blocks

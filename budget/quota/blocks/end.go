@@ -18,7 +18,7 @@ func (l *Ledger) Settle(ctx context.Context, s quota.Settle) (quota.Settled, err
 	}
 	rec, isBelow := l.record(s.Tree, s.ID)
 	if rec == nil {
-		l.stats.pass()
+		l.stats.pass(ctx)
 		return l.next.Settle(ctx, s)
 	}
 	if err := s.Validate(); err != nil {
@@ -70,7 +70,7 @@ func (l *Ledger) settleBelow(ctx context.Context, s *quota.Settle, rec *record, 
 			return quota.Settled{}, nil
 		}
 		// There has been nothing of it until now.
-		l.stats.pass()
+		l.stats.pass(ctx)
 		if _, err := l.next.Reserve(ctx, quota.Reserve{ID: s.ID, Tree: s.Tree}); err != nil {
 			return quota.Settled{}, err
 		}
@@ -80,7 +80,7 @@ func (l *Ledger) settleBelow(ctx context.Context, s *quota.Settle, rec *record, 
 	}
 	b := *s
 	b.More, b.Room = more, nil
-	l.stats.pass()
+	l.stats.pass(ctx)
 	res, err := l.next.Settle(ctx, b)
 	if errors.Is(err, quota.ErrUnknownReservation) && len(rec.at) == 0 && len(more) == 0 {
 		return quota.Settled{}, nil // it was only exclusive
@@ -260,7 +260,7 @@ func (l *Ledger) Release(ctx context.Context, tree, id string) error {
 	}
 	rec, below := l.record(tree, id)
 	if rec == nil || below {
-		l.stats.pass()
+		l.stats.pass(ctx)
 		err := l.next.Release(ctx, tree, id)
 		if rec == nil || err != nil && !errors.Is(err, quota.ErrUnknownReservation) {
 			return err
@@ -325,7 +325,7 @@ func (l *Ledger) Renew(ctx context.Context, tree string, ttl time.Duration, ids 
 		}
 	}
 	if len(below) > 0 || len(ids) == 0 {
-		l.stats.pass()
+		l.stats.pass(ctx)
 		lost, err = l.next.Renew(ctx, tree, ttl, below...)
 		if err != nil {
 			return nil, err

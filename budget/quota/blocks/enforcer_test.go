@@ -136,6 +136,7 @@ func TestWhatIsLeasedIsServedWhileTheStoreIsNotAsked(t *testing.T) {
 				t.Fatalf("a call under a limit that is not leased: %v, want %v", err, quota.ErrUnavailable)
 			}
 		}
+		before := w.replicas[0].Stats()
 		for i := range 10 {
 			if !paused.Load() {
 				t.Fatal("the store is still asked: nothing is tested")
@@ -151,6 +152,9 @@ func TestWhatIsLeasedIsServedWhileTheStoreIsNotAsked(t *testing.T) {
 				t.Errorf("call %d of both took %v", i, took)
 			}
 			time.Sleep(time.Second)
+		}
+		if after := w.replicas[0].Stats(); after.Passed-before.Passed > 10 || after.Local-before.Local < 8 {
+			t.Errorf("%d operations were passed on and %d reservations served, want few and most", after.Passed-before.Passed, after.Local-before.Local)
 		}
 		time.Sleep(30 * time.Second)
 		if err := call(nobody); !errors.Is(err, quota.ErrUnavailable) {

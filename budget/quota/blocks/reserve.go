@@ -34,7 +34,7 @@ func (l *Ledger) Reserve(ctx context.Context, r quota.Reserve) (quota.Reserved, 
 		}
 	}
 	if len(a.wants) == 0 {
-		l.stats.pass()
+		l.stats.pass(ctx)
 		return l.next.Reserve(ctx, r)
 	}
 	if err := r.Validate(); err != nil {
@@ -142,7 +142,7 @@ func (l *Ledger) reserveBelow(ctx context.Context, r *quota.Reserve, rec *record
 	for _, i := range rec.at {
 		b.Entries = append(b.Entries, r.Entries[i])
 	}
-	l.stats.pass()
+	l.stats.pass(ctx)
 	return l.next.Reserve(ctx, b)
 }
 
@@ -228,7 +228,7 @@ func (l *Ledger) denied(ctx context.Context, a *attempt, res quota.Reserved) (qu
 		// Whether another one holds comes first. There is no other way to find out
 		// than to try.
 		probe := quota.Reserve{ID: budget.NewID(), Tree: r.Tree, Exclusive: r.Exclusive, TTL: l.cfg.TTL, Note: r.Note}
-		l.stats.pass()
+		l.stats.pass(ctx)
 		held, err := l.next.Reserve(ctx, probe)
 		if err != nil {
 			return quota.Reserved{Denied: -1}, err
@@ -247,7 +247,7 @@ func (l *Ledger) denied(ctx context.Context, a *attempt, res quota.Reserved) (qu
 	for i := range at {
 		entries[i] = r.Entries[at[i]]
 	}
-	l.stats.pass()
+	l.stats.pass(ctx)
 	all, err := l.next.Status(ctx, r.Tree, entries...)
 	if err == nil && len(all) != len(entries) {
 		err = errNoStatus

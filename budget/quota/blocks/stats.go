@@ -1,9 +1,11 @@
 package blocks
 
 import (
+	"context"
 	"sync/atomic"
 
 	"github.com/headgate-go/headgate/budget/quota"
+	"github.com/headgate-go/headgate/budget/quota/internal/unasked"
 )
 
 // stats are what is counted. trips are those for blocks.
@@ -14,8 +16,13 @@ type stats struct {
 	taken, returned                                    [quota.Units]atomic.Int64
 }
 
-// pass counts an operation that is for no block.
-func (s *stats) pass() { s.passed.Add(1) }
+// pass counts an operation that is for no block, unless the ledger underneath must not be
+// asked.
+func (s *stats) pass(ctx context.Context) {
+	if unasked.Barred(ctx) == nil {
+		s.passed.Add(1)
+	}
+}
 
 // Stats says what is leased, and how often the ledger underneath was asked. Numbers
 // without another word are totals since the ledger was made.

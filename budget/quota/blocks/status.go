@@ -74,7 +74,7 @@ func (l *Ledger) Status(ctx context.Context, tree string, entries ...quota.Entry
 			}
 		}
 	}
-	l.stats.pass()
+	l.stats.pass(ctx)
 	all, err := l.next.Status(ctx, tree, entries...)
 	if err != nil || len(counters) == 0 || len(all) != len(entries) {
 		return all, err
@@ -167,7 +167,7 @@ func (l *Ledger) change(
 			return quota.Status{}, err
 		}
 	}
-	l.stats.pass()
+	l.stats.pass(ctx)
 	st, err := do()
 	if err != nil {
 		return st, err
@@ -203,7 +203,7 @@ func (l *Ledger) History(ctx context.Context, tree string, c quota.Counter, n in
 			return nil, err
 		}
 	}
-	l.stats.pass()
+	l.stats.pass(ctx)
 	all, err := l.next.History(ctx, tree, c, n)
 	if err != nil || len(counters) == 0 {
 		return all, err
@@ -230,7 +230,7 @@ func (l *Ledger) Erase(ctx context.Context, tree, key string) error {
 		return err
 	}
 	defer pass()
-	l.stats.pass()
+	l.stats.pass(ctx)
 	if err := l.next.Erase(ctx, tree, key); err != nil {
 		return err
 	}
