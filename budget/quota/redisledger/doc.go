@@ -142,12 +142,11 @@
 // 7.0.15, Go 1.26, nothing on disk), against a script that does nothing and against AllowN
 // of go-redis/redis_rate, which takes from one limit and gives nothing back; the time of all
 // callers divided by the calls. A lone caller's cores fall asleep in between, which is most
-// of its time; the first line is of a machine that something else kept awake. The last line
-// is of another run:
+// of its time; they did not in the runs of the second line. The last line is of another run:
 //
 //	                           no-op   AllowN   Reserve, 5 limits   Settle
-//	1 caller                   14 µs    28 µs               49 µs    59 µs
-//	1 caller, alone            42 µs   104 µs              144 µs   141 µs
+//	1 caller                   42 µs   104 µs              148 µs   144 µs
+//	1 caller, cores awake      14 µs    28 µs               55 µs    62 µs
 //	64 callers                 13 µs    20 µs               34 µs    34 µs
 //	1 caller, 1 ms away       1.3 ms   1.3 ms              1.4 ms   1.4 ms
 //
@@ -155,9 +154,9 @@
 // share scripts, and a fifth more where they are alone: half of it is what a script reckons,
 // which makes texts, and hashes them byte by byte; the other half is the seven or eight
 // commands that it gives. So a Reserve over five limits takes one caller over loopback 1.0 to
-// 1.7 times as long as one AllowN on a machine of its own, 1.7 to 2.2 times on one that is
-// kept awake, and about as long over a network; 64 callers make 0.34 to 0.49 of the Reserves,
-// and 0.29 to 0.47 of the Settles, that they make of scripts that do nothing. To have the
+// 1.7 times as long as one AllowN, 1.9 to 2.4 times where the cores are awake, and about as
+// long over a network; 64 callers make 0.34 to 0.49 of the Reserves, and 0.29 to 0.47 of the
+// Settles, that they make of scripts that do nothing. To have the
 // numbers of another machine:
 //
 //	go test -run xxx -bench ReserveAndSettle -count 3 ./budget/quota/redisledger
