@@ -14,9 +14,9 @@ import (
 
 	"github.com/headgate-go/headgate/budget"
 	"github.com/headgate-go/headgate/budget/quota"
+	"github.com/headgate-go/headgate/internal/promtest"
 	"github.com/headgate-go/headgate/usage"
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 )
 
 func newMetrics(t testing.TB, cfg quota.MetricsConfig) (*quota.Metrics, *prometheus.Registry) {
@@ -32,33 +32,10 @@ func newMetrics(t testing.TB, cfg quota.MetricsConfig) (*quota.Metrics, *prometh
 	return m, reg
 }
 
-// series are all series by name and labels, with their values; of a histogram the
-// number of samples.
-func series(t testing.TB, reg *prometheus.Registry) map[string]float64 {
+// series are the values of all series, by name and labels.
+func series(t testing.TB, reg prometheus.Gatherer) map[string]float64 {
 	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.Metric {
-			var labels []string
-			for _, l := range m.Label {
-				labels = append(labels, l.GetName()+"="+l.GetValue())
-			}
-			at := strings.TrimPrefix(f.GetName(), "headgate_quota_") + "{" + strings.Join(labels, ",") + "}"
-			switch f.GetType() {
-			case dto.MetricType_HISTOGRAM:
-				all[at] = float64(m.Histogram.GetSampleCount())
-			case dto.MetricType_GAUGE:
-				all[at] = m.Gauge.GetValue()
-			default:
-				all[at] = m.Counter.GetValue()
-			}
-		}
-	}
-	return all
+	return promtest.Series(t, reg, "headgate_quota_")
 }
 
 func wantSeries(t *testing.T, reg *prometheus.Registry, want map[string]float64) {
@@ -195,15 +172,15 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 			"decisions_total{app=x,outcome=waited,plan=none,scope=user,stage=mid_turn}":                 1,
 			"decisions_total{app=x,outcome=denied,plan=none,scope=user,stage=mid_turn}":                 1,
 			"denials_total{app=x,limit=daily,mode=enforce,reason=exhausted,stage=mid_turn,unit=tokens}": 1,
-			"wait_seconds{app=x,plan=none}":                                         4,
-			"calls_total{app=x,kind=call,outcome=charged}":                          2,
-			"calls_total{app=x,kind=call,outcome=released}":                         1,
-			"calls_total{app=x,kind=tool,outcome=charged}":                          1,
-			"charged_tokens_total{app=x,basis=reported,model=m-1,tool=none}":        750,
-			"charged_dollars_total{app=x,model=m-1,tool=none}":                      (600*4 + 100 + 50*4) / 1e6,
-			"charged_dollars_total{app=x,model=none,tool=search}":                   2,
-			"estimate_ratio{app=x,model=m-1}":                                       2,
-			"thresholds_total{app=x,limit=daily,percent=50,scope=user,unit=tokens}": 1,
+			"wait_seconds_count{app=x,plan=none}":                                                       4,
+			"calls_total{app=x,kind=call,outcome=charged}":                                              2,
+			"calls_total{app=x,kind=call,outcome=released}":                                             1,
+			"calls_total{app=x,kind=tool,outcome=charged}":                                              1,
+			"charged_tokens_total{app=x,basis=reported,model=m-1,tool=none}":                            750,
+			"charged_dollars_total{app=x,model=m-1,tool=none}":                                          (600*4 + 100 + 50*4) / 1e6,
+			"charged_dollars_total{app=x,model=none,tool=search}":                                       2,
+			"estimate_ratio_count{app=x,model=m-1}":                                                     2,
+			"thresholds_total{app=x,limit=daily,percent=50,scope=user,unit=tokens}":                     1,
 			"outage{app=x}":                          0,
 			"fail_open_total{app=x,stage=admission}": 0,
 		})

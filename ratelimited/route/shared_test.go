@@ -23,31 +23,14 @@ func TestARouteWithASharedGateIsNotTakenForBusy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g, err := ratelimited.NewGate(ratelimited.Config{
+			g := newGate(t, ratelimited.Config{
 				Slots: 10, Share: sharing,
 				Profile: ratelimited.Profile{Name: "p", Dimensions: []ratelimited.Dimension{{Name: "requests", Limit: 60, Count: ratelimited.OneRequest}}},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
 			defer g.Close(t.Context())
-			own, err := ratelimited.NewGate(ratelimited.Config{Slots: 10})
-			if err != nil {
-				t.Fatal(err)
-			}
 			first, second := answers(time.Millisecond), answers(time.Millisecond)
-			a, err := ratelimited.New[*LLMRequest, *LLMResponse](first, g)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b, err := ratelimited.New[*LLMRequest, *LLMResponse](second, own)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := route.New(route.Config{}, []way{{Name: "a", Model: a}, {Name: "b", Model: b, Tier: 1}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := newPool(t, route.Config{}, way{Name: "a", Model: wrap(t, first, g)},
+				at(1, way{Name: "b", Model: wrap(t, second, newGate(t, ratelimited.Config{Slots: 10}))}))
 			for range 10 {
 				for _, err := range p.GenerateContent(t.Context(), &LLMRequest{}, false) {
 					if err != nil {

@@ -14,29 +14,13 @@ import (
 	"github.com/headgate-go/headgate/budget"
 	"github.com/headgate-go/headgate/budget/quota"
 	"github.com/headgate-go/headgate/budget/quota/blocks"
+	"github.com/headgate-go/headgate/internal/promtest"
 )
 
 // series are the values of all series, by name and labels but that of the ledger.
 func series(t testing.TB, reg prometheus.Gatherer) map[string]float64 {
 	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Error(err)
-	}
-	all := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.Metric {
-			var labels []string
-			for _, l := range m.Label {
-				if l.GetName() != "ledger" {
-					labels = append(labels, l.GetName()+"="+l.GetValue())
-				}
-			}
-			at := strings.TrimPrefix(f.GetName(), "headgate_blocks_") + "{" + strings.Join(labels, ",") + "}"
-			all[at] = m.Counter.GetValue() + m.Gauge.GetValue()
-		}
-	}
-	return all
+	return promtest.Series(t, reg, "headgate_blocks_", "ledger")
 }
 
 func wantSeries(t testing.TB, reg prometheus.Gatherer, want map[string]float64) {

@@ -75,26 +75,33 @@ func TestLedgerFollowsWhatSentinelSays(t *testing.T) {
 	take(t, l, "t", hourly("u", quota.Hold, 15, 100))
 }
 
+// keepJournal puts a journal before a ledger, until the test ends.
+func keepJournal(t *testing.T, l quota.Ledger) *journal.Ledger {
+	t.Helper()
+	j, err := journal.Open(t.TempDir(), journal.Config{SyncTimeout: 10 * time.Second, Watermarks: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.Close() })
+	journaled, err := journal.New(l, j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := journaled.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return journaled
+}
+
 // A replica that takes over has not got what the master has acknowledged last. The process
 // that has spent it kept a journal.
 func TestWhatAFailoverHasLostIsWholeAgainAfterReplay(t *testing.T) {
 	t.Parallel()
 	cluster := servers.StartRedisCluster(t, 3, 1, servers.RedisOptions{AppendOnly: "everysec"})
 	l := open(t, cluster.Client())
-	j, err := journal.Open(t.TempDir(), journal.Config{SyncTimeout: 10 * time.Second, Watermarks: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer j.Close()
-	journaled, err := journal.New(l, j)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := journaled.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
+	journaled := keepJournal(t, l)
 	const tree = "tenant=acme"
 	key := redisledger.DefaultPrefix + "{" + tree + "}:x"
 	e := hourly("u", quota.Hold, 20, 1000)
@@ -141,20 +148,7 @@ func TestAProcessThatIsIdleInAFailoverReplaysWhatItHasLost(t *testing.T) {
 	l := open(t, cluster.Client(), func(c *redisledger.Config) {
 		c.Replaced = func(since time.Time) { replaced = append(replaced, since) }
 	})
-	j, err := journal.Open(t.TempDir(), journal.Config{SyncTimeout: 10 * time.Second, Watermarks: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer j.Close()
-	journaled, err := journal.New(l, j)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := journaled.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
+	journaled := keepJournal(t, l)
 	const tree = "tenant=acme"
 	key := redisledger.DefaultPrefix + "{" + tree + "}:x"
 	e := hourly("u", quota.Hold, 20, 1000)

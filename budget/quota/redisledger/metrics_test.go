@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-go/headgate/budget"
 	"github.com/headgate-go/headgate/budget/quota"
 	"github.com/headgate-go/headgate/budget/quota/redisledger"
+	"github.com/headgate-go/headgate/internal/promtest"
 	"github.com/headgate-go/headgate/internal/servers"
 )
 
@@ -22,26 +23,10 @@ func metered(reg prometheus.Registerer) func(*redisledger.Config) {
 	return func(c *redisledger.Config) { c.Registerer = reg }
 }
 
-// series are the values of all series, by name and labels; of a histogram it is the number
-// of samples.
+// series are the values of all series, by name and labels.
 func series(t testing.TB, reg prometheus.Gatherer) map[string]float64 {
 	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Error(err)
-	}
-	all := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.Metric {
-			var labels []string
-			for _, l := range m.Label {
-				labels = append(labels, l.GetName()+"="+l.GetValue())
-			}
-			at := strings.TrimPrefix(f.GetName(), "headgate_") + "{" + strings.Join(labels, ",") + "}"
-			all[at] = m.Counter.GetValue() + m.Gauge.GetValue() + float64(m.Histogram.GetSampleCount())
-		}
-	}
-	return all
+	return promtest.Series(t, reg, "headgate_")
 }
 
 // hasSeries checks the series of the ledger "redis" whose names and labels are given.
@@ -110,8 +95,8 @@ func TestMetricsTellWhatCameOfOperations(t *testing.T) {
 		"store_operations_total{operation=history,outcome=ok}":      1,
 		"store_operations_total{operation=erase,outcome=ok}":        1,
 		"store_operations_total{operation=health,outcome=ok}":       1,
-		"store_operation_seconds{operation=reserve}":                5,
-		"store_operation_seconds{operation=settle}":                 2,
+		"store_operation_seconds_count{operation=reserve}":          5,
+		"store_operation_seconds_count{operation=settle}":           2,
 		"redisledger_repeated_scripts_total{reason=large}":          0,
 		"redisledger_resent_scripts_total{}":                        0,
 		"redisledger_waiting_operations{}":                          0,
@@ -268,7 +253,7 @@ func TestScrapesWhileCallersWorkCountAll(t *testing.T) {
 	close(done)
 	scrapes.Wait()
 	hasSeries(t, reg, map[string]float64{
-		"store_operations_total{operation=reserve,outcome=ok}": callers * each, "store_operation_seconds{operation=reserve}": callers * each,
+		"store_operations_total{operation=reserve,outcome=ok}": callers * each, "store_operation_seconds_count{operation=reserve}": callers * each,
 		"store_operations_total{operation=settle,outcome=ok}": callers * each, "redisledger_waiting_operations{}": 0,
 	})
 	if trips := series(t, reg)["redisledger_round_trips_total{ledger=redis}"]; trips == 0 || trips > 2*callers*each+2 {

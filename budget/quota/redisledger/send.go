@@ -230,7 +230,7 @@ func (s *sender) send(ctx context.Context, all []*request) {
 		for _, r := range runs {
 			switch err := r.cmd.Err(); {
 			case err == nil:
-			case redis.HasErrorPrefix(err, "NOSCRIPT"):
+			case redis.HasErrorPrefix(err, "NOSCRIPT") && r.args[0] == "evalsha": // once
 				r.args[0], r.args[1] = "eval", r.source.text
 				again = append(again, r)
 				s.counts.resent.Add(1)

@@ -15,35 +15,14 @@ import (
 	"github.com/headgate-go/headgate/budget"
 	"github.com/headgate-go/headgate/budget/quota"
 	"github.com/headgate-go/headgate/budget/quota/sqlledger"
+	"github.com/headgate-go/headgate/internal/promtest"
 	"github.com/headgate-go/headgate/internal/servers"
 )
 
-// series are the values of all series, by name and labels but that of the ledger; of a
-// histogram it is the sum of all samples, and how many there are.
+// series are the values of all series, by name and labels but that of the ledger.
 func series(t testing.TB, reg prometheus.Gatherer) map[string]float64 {
 	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Error(err)
-	}
-	all := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.Metric {
-			var labels []string
-			for _, l := range m.Label {
-				if l.GetName() != "ledger" {
-					labels = append(labels, l.GetName()+"="+l.GetValue())
-				}
-			}
-			name, at := strings.TrimPrefix(f.GetName(), "headgate_"), "{"+strings.Join(labels, ",")+"}"
-			if h := m.Histogram; h != nil {
-				all[name+"_sum"+at], all[name+"_count"+at] = h.GetSampleSum(), float64(h.GetSampleCount())
-				continue
-			}
-			all[name+at] = m.Counter.GetValue() + m.Gauge.GetValue()
-		}
-	}
-	return all
+	return promtest.Series(t, reg, "headgate_", "ledger")
 }
 
 // hasSeries waits until series have values: transactions are counted a moment after callers
